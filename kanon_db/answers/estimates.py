@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import Final, NamedTuple, Self
 
@@ -20,6 +20,7 @@ from kanon_db.query.expressions import (
     Distinct,
     Expression,
     Formula,
+    Key,
     Measure,
     Membership,
     Query,
@@ -33,6 +34,8 @@ from kanon_db.query.layout import BucketLayout, CellLayout, parts_of
 from kanon_db.session.protocol import Session
 
 _MOST_NAMED: Final = 5
+_LAST: Final = 2**62
+"""The place of a column that a set of GROUP BY does not have: totals come last."""
 
 
 def order_warning(
@@ -240,8 +243,25 @@ def _require_one_count(query: Query, other: str) -> None:
 
 def answered(opened: OpenQuery) -> list[Group]:
     """Return the groups after HAVING, ORDER BY and LIMIT."""
-    groups, rule = _each_aggregate(opened), opened.figures
-    exact = None
+    query = opened.query
+    groups = _answer_sets(opened) if query.sets else _answer_groups(opened)
+    groups = in_order(groups, query, opened.session.heartbeat)
+    if warning := order_warning(groups, query, opened.session.heartbeat):
+        opened.session.tell(warning)
+    fixed = {name: json.loads(value) for name, value in query.fixed}
+    groups = within_limit(groups, query)
+    return [_with_values(group, fixed) for group in groups] if fixed else groups
+
+
+def _with_values(group: Group, values: Mapping[str, object]) -> Group:
+    """Put more values behind those of a group's key, whose numbers keep all their digits."""
+    comma = "" if group.key == "{}" or not values else ", "
+    return group._replace(key=f"{group.key[:-1]}{comma}{json.dumps(dict(values))[1:]}")
+
+
+def _answer_groups(opened: OpenQuery) -> list[Group]:
+    """Answer what is asked of each group, calculations as well."""
+    groups, rule, exact = _each_aggregate(opened), opened.figures, None
     if rule is not None:
         exact, groups = groups, show(groups, opened.query, rule)
     if opened.query.formulas:
@@ -249,14 +269,31 @@ def answered(opened: OpenQuery) -> list[Group]:
 
         heartbeat = opened.session.heartbeat
         groups = with_calculated(groups, opened.query, heartbeat, _totals(opened), exact)
-    groups = in_order(groups, opened.query, opened.session.heartbeat)
-    if warning := order_warning(groups, opened.query, opened.session.heartbeat):
-        opened.session.tell(warning)
-    fixed = {name: json.loads(value) for name, value in opened.query.fixed}
-    return [
-        group._replace(key=json.dumps({**json.loads(group.key), **fixed})) if fixed else group
-        for group in within_limit(groups, opened.query)
-    ]
+    return groups
+
+
+def _answer_sets(opened: OpenQuery) -> list[Group]:
+    """Answer each set of GROUP BY; columns that a set does not have are NULL, as in PostgreSQL."""
+    query = opened.query
+    ranks: defaultdict[Key, dict[str, int]] = defaultdict(dict)  # of values, as they are written
+    groups = []
+    for keys in query.sets:
+        of_set = replace(opened, query=query._replace(keys=keys, sets=()))
+        names: dict[str, object] = {key.name: None for key in query.keys if key not in keys}
+        marks = {name: int(key not in keys) for name, key in query.marks}
+        for group in _answer_groups(of_set):
+            values = json.loads(group.key)
+            own = dict(zip(keys, group.ranks, strict=True))
+            places = [
+                ranks[key].setdefault(json.dumps(values[key.name]), own[key])
+                if key in own
+                else _LAST
+                for key in query.keys
+            ]
+            groups.append(_with_values(group._replace(ranks=tuple(places)), {**names, **marks}))
+        if len(groups) * len(query.measures) > opened.limits.n_answers:
+            raise opened.limits.too_many()
+    return groups
 
 
 def _each_aggregate(opened: OpenQuery) -> list[Group]:

@@ -806,6 +806,8 @@ def _require_weighted(opened: OpenQuery, source: _FromClause) -> None:
 def statement_tree(opened: OpenQuery, dialect: Dialect = "postgres") -> Node:
     """Build the statement that gives the paper's estimate of a query."""
     query = opened.query
+    if query.sets:
+        raise refusal("several sets of GROUP BY have no statement", hint="ask for one at a time")
     source = _source(opened, dialect)
     _require_weighted(opened, source)
 

@@ -281,6 +281,11 @@ class Binder:
                 return self._date_as_text(operands)
             case ex.Call():
                 return self._call(expression)
+            case ex.GroupMark():
+                raise refusal(
+                    "GROUPING is only supported as an item of the select list",
+                    hint="write SELECT a, GROUPING(a), COUNT(*) ... GROUP BY ROLLUP (a)",
+                )
             case ex.WindowTotal():
                 raise refusal(
                     "subqueries are not supported in conditions",

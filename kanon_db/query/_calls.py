@@ -116,6 +116,15 @@ class CallParser(LexemeCursor):
         self.close()
         return ex.Call(_SYNONYMS.get(function.text, function.text), operands)
 
+    def read_mark(self) -> ex.GroupMark:
+        """Read ``GROUPING(operand)``."""
+        function, operands = self.step(), self.read_arguments()
+        if len(operands) != 1:
+            raise self.refuse(
+                "GROUPING of several columns", "write GROUPING(a), GROUPING(b)", function
+            )
+        return ex.GroupMark(operands[0])
+
     def read_now(self) -> ex.Literal:
         """Read ``now()``."""
         self.step()
@@ -438,6 +447,7 @@ class CallParser(LexemeCursor):
         "cast": read_cast,
         "coalesce": read_coalesce,
         "date": read_day,
+        "grouping": read_mark,
         "mod": read_remainder,
         "now": read_now,
         "nullif": read_nullif,

@@ -270,9 +270,7 @@ _BEFORE_PARENTHESIS: Final = {
     "values": "VALUES is not supported",
     "operator": "OPERATOR(...) is not supported",
     "row": "comparisons of rows are not supported",
-    **dict.fromkeys(
-        ("rollup", "cube", "grouping", "sets"), "GROUP BY only accepts columns and expressions"
-    ),
+    **dict.fromkeys(("rollup", "cube", "sets"), "ROLLUP, CUBE and GROUPING SETS stand in GROUP BY"),
 }
 """Words that PostgreSQL does not reserve, but that begin no function call."""
 
@@ -333,10 +331,7 @@ _HINTS: Final = {
         "write GROUP BY, and 100.0 * COUNT(*) / SUM(COUNT(*)) OVER () for shares of the total",
     ),
     "overlaps": "write two comparisons, as in a <= DATE '2024-01-31' AND b >= DATE '2024-01-01'",
-    **dict.fromkeys(
-        ("rollup", "cube", "grouping", "sets"),
-        "ask a query for each: with GROUP BY a, b, then one GROUP BY a, then one without GROUP BY",
-    ),
+    **dict.fromkeys(("rollup", "cube", "sets"), "write GROUP BY ROLLUP (a, b)"),
     "row": "compare column by column, with AND",
     "values": "write IN (...)",
     "operator": "write the operator alone",

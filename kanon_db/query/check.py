@@ -489,6 +489,7 @@ class _Checker:
         self._binder = Binder(scopes)
         self._measures = Measures(self._binder, has_having=text.having is not None)
         self._fixed: list[tuple[str, str]] = []
+        self._marks: list[tuple[str, Key]] = []
 
     def query(self, matches: Sequence[ex.KeyMatch]) -> Query:
         """Check one clause after the other."""
@@ -511,6 +512,7 @@ class _Checker:
             ex.joined(ex.And, conditions), keys, tuple(self._measures.found), having, order,
             text.limit, text.offset, tuple(self._binder.value(part)[0] for part in text.selected),
             tuple(self._measures.formulas), self._measures.listed, tuple(self._fixed),
+            self._sets(keys), tuple(self._marks),
         )  # fmt: skip
         for part in (inner for one in query.evaluated for inner in ex.walk(one)):
             if not isinstance(part, ex.NullTest):
@@ -536,8 +538,8 @@ class _Checker:
             if all(key.expression != bound for key in keys):
                 keys.append(Key(self._name_of(bound), bound))
         grouped = [key.expression for key in keys]
-        for expression in listed if grouped else ():
-            if ex.has_aggregate(expression):
+        for expression in listed if grouped and not self._text.sets else ():
+            if ex.has_aggregate(expression) or isinstance(expression, ex.GroupMark):
                 continue
             bound, type_ = self._binder.value(self._look_up(expression))
             # What follows from the groups' values is one more of them, and divides no group.
@@ -553,6 +555,24 @@ class _Checker:
                 "two groups have the same name", hint="name each with AS in the select list"
             )
         return tuple(keys)
+
+    def _sets(self, keys: Sequence[Key]) -> tuple[tuple[Key, ...], ...]:
+        """Return the keys of each set of GROUP BY, if it has several."""
+        text = self._text
+        if text.sets and any(
+            isinstance(part, ex.WindowTotal)
+            for item in text.items
+            for part in ex.walk(item.expression)
+        ):
+            raise refusal(
+                "the total of groups is not supported where GROUP BY has several sets",
+                hint="leave it out: the set () of ROLLUP has the total",
+            )
+        bound = [self._binder.value(self._look_up(one))[0] for one in text.group]
+        return tuple(
+            tuple(key for key in keys if key.expression in [bound[place] for place in places])
+            for places in text.sets
+        )
 
     def _keys_of_groups(self) -> list[ex.Expression]:
         """Return the expressions of GROUP BY, or the select list of SELECT DISTINCT."""
@@ -573,6 +593,8 @@ class _Checker:
         for item in self._text.items:
             if item.alias is None or ex.has_aggregate(item.expression):
                 continue
+            if isinstance(item.expression, ex.GroupMark):
+                continue
             if self._binder.value(self._look_up(item.expression))[0] == bound:
                 return item.alias
         return _default_name(bound)
@@ -587,6 +609,9 @@ class _Checker:
             if ex.has_aggregate(item.expression):
                 self._measures.show(item.expression, item.alias)
                 continue
+            if isinstance(item.expression, ex.GroupMark):
+                self._mark(item, item.expression, keys)
+                continue
             bound, _ = self._binder.value(self._look_up(item.expression))
             if not ex.columns(bound):
                 self._fix(item, keys)
@@ -600,6 +625,23 @@ class _Checker:
         if not self._measures.listed:  # groups are listed, as by SELECT DISTINCT
             self._measures.show(ex.Aggregate("count", None), None)
 
+    def _mark(self, item: ItemText, mark: ex.GroupMark, keys: Sequence[Key]) -> None:
+        """Let GROUPING of a key stand beside the groups' values."""
+        bound, _ = self._binder.value(self._look_up(mark.operand))
+        key = next((key for key in keys if key.expression == bound), None)
+        if key is None:
+            raise refusal(
+                "GROUPING names something that GROUP BY does not",
+                hint="write GROUPING(<column of GROUP BY>)",
+            )
+        self._marks.append((self._free_name(item.alias or "grouping", keys), key))
+
+    def _free_name(self, name: str, keys: Sequence[Key]) -> str:
+        """Refuse a name that another column of the answer has."""
+        if name in {key.name for key in keys} | {one for one, _ in (*self._fixed, *self._marks)}:
+            raise refusal("two columns have the same name", hint="name each with AS")
+        return name
+
     def _fix(self, item: ItemText, keys: Sequence[Key]) -> None:
         """Let a constant of the select list stand beside the groups' values."""
         value = item.expression
@@ -611,9 +653,7 @@ class _Checker:
                 "the select list has a calculation without columns",
                 hint="write its result, a number or a quoted text",
             )
-        if name in {*(key.name for key in keys), *(one for one, _ in self._fixed)}:
-            raise refusal("two columns have the same name", hint="name each with AS")
-        self._fixed.append((name, _JSON[value.kind](value.text)))
+        self._fixed.append((self._free_name(name, keys), _JSON[value.kind](value.text)))
 
     def _order(self, ordered: OrderText, keys: Sequence[Key]) -> Order:
         """Check an item of ORDER BY."""

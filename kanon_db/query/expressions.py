@@ -340,6 +340,12 @@ class Deviation(Expression):
         return self.function.startswith("stddev")
 
 
+class GroupMark(Expression):
+    """``GROUPING(operand)``: 1 in the sets of GROUP BY that the operand is not in, otherwise 0."""
+
+    operand: Expression
+
+
 class AggregateList(Expression):
     """Aggregates that one item of the select list asks for, as percentiles of an array do."""
 
@@ -675,6 +681,8 @@ class QueryText(NamedTuple):
     databases: frozenset[str] = frozenset()  # Names of databases that qualify relations
     # The items of a subquery with groups, in which its GROUP BY looks up names and numbers
     grouped: tuple[ItemText, ...] = ()
+    # The sets of ROLLUP, CUBE and GROUPING SETS: places in `group`
+    sets: tuple[tuple[int, ...], ...] = ()
 
 
 class Key(NamedTuple):
@@ -726,11 +734,15 @@ class Query(NamedTuple):
     formulas: tuple[Formula, ...] = ()
     listed: tuple[int, ...] = ()
     fixed: tuple[tuple[str, str], ...] = ()  # Constants of the select list: their names, as JSON
+    # The keys of each set of ROLLUP, CUBE and GROUPING SETS, and the names that tell which it is
+    sets: tuple[tuple[Key, ...], ...] = ()
+    marks: tuple[tuple[str, Key], ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """What the keys of groups name: constants come last."""
-        return (*(key.name for key in self.keys), *(name for name, _ in self.fixed))
+        beside = (*self.marks, *self.fixed)
+        return (*(key.name for key in self.keys), *(name for name, _ in beside))
 
     @property
     def shown(self) -> list[tuple[int, Measure | Formula]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, combinations
 from typing import Final, NamedTuple
 
 from kanon_db.query._lexemes import Lexeme, is_bare_alias, is_name, scan
@@ -41,6 +42,9 @@ MAX_ITEMS: Final = 100
 
 MAX_NAMED: Final = 50
 """The most subqueries that WITH may name."""
+
+MAX_SETS: Final = 64
+"""The most sets of GROUP BY, each of which is answered by itself."""
 
 MAX_HEIGHT: Final = 100
 """The greatest height of an expression's tree."""
@@ -259,6 +263,8 @@ def _ask_groups(
         )
     where, having = groups.where, groups.having
     if text.where is not None:
+        if groups.sets:
+            raise refusal(_OVER_GROUPS, hint="write WHERE and HAVING in the subquery")
         if any(isinstance(part, WindowTotal) for item in inner for part in walk(item.expression)):
             raise refusal(
                 "the total of groups is not supported where some are filtered",
@@ -326,6 +332,15 @@ _TOTAL: Final = (
     "ask SELECT AVG(...) FROM <publication> first, and write its number; shares of the total are"
     " 100.0 * COUNT(*) / (SELECT COUNT(*) FROM <publication>)"
 )
+
+
+class LookupJoin(NamedTuple):
+    """A lookup table with how it is joined."""
+
+    lookup: LookupText
+    side: str  # ``inner``, ``left`` or ``right``
+
+
 _CLAUSES: Final = ("where", "group", "having", "order", "limit", "offset", "fetch")
 
 
@@ -374,15 +389,18 @@ class QueryParser(ExpressionParser):
             raise self.refuse("DISTINCT is not supported with *", "name the columns")
         items = None if self.takes("*") else self.read_list(self.read_item)
         source = self.read_source()
-        lookups = tuple(self.read_lookups())
+        joins = list(self.read_joins())
+        if not source.alias:
+            source = self.choose_publication(source, joins)
+        lookups = tuple(join.lookup for join in joins)
         where = self.read_expression() if self.takes("where") else None
-        group = self.read_list(self.read_expression) if self.takes("group", "by") else ()
+        group, sets = self.read_groups() if self.takes("group", "by") else ((), ())
         having = self.read_expression() if self.takes("having") else None
         order = self.read_list(self.read_order) if self.takes("order", "by") else ()
         limit, offset = self.read_rows()
         text = QueryText(
             items or (), source.publication, lookups, where, group, having, order, limit, offset,
-            is_distinct=is_distinct,
+            is_distinct=is_distinct, sets=sets,
         )  # fmt: skip
         return text, source, items
 
@@ -445,12 +463,42 @@ class QueryParser(ExpressionParser):
         if named is not None:
             self._named[relation.name] = None
             return named._replace(alias=(relation.alias or relation.name,))
-        self.check_schema(relation)
-        return FilteredRelation(relation._replace(schema=self._published), self._parts)
+        return FilteredRelation(relation, self._parts)
+
+    def choose_publication(
+        self, source: FilteredRelation, joins: list[LookupJoin]
+    ) -> FilteredRelation:
+        """Tell the publication from the lookup tables, one of which may stand before it."""
+        first = source.publication
+        own = [place for place, join in enumerate(joins) if self.may_publish(join.lookup.relation)]
+        if not self.may_publish(first) and len(own) == 1:
+            (place,) = own
+            sides = [join.side for join in joins[: place + 1]]
+            if sides not in (["right"], ["inner"] * len(sides)):
+                raise refusal(
+                    "rows of a lookup table without a record would count",
+                    hint="write FROM <publication> LEFT JOIN <lookup table> ON a = b",
+                )
+            lookup = joins[place].lookup
+            joins[place] = LookupJoin(
+                lookup._replace(relation=first, is_outer=sides == ["right"]), "left"
+            )
+            first = lookup.relation
+        self.check_schema(first)
+        if any(join.side == "right" for join in joins):
+            raise refusal(
+                "only JOIN and LEFT JOIN with a condition on one column each are supported",
+                hint="write LEFT JOIN ... ON a = b, or USING (a)",
+            )
+        return source._replace(publication=first._replace(schema=self._published))
+
+    def may_publish(self, relation: RelationText) -> bool:
+        """Whether a relation's name may be that of a publication."""
+        return relation.schema in (None, self._published)
 
     def check_schema(self, relation: RelationText) -> None:
         """Refuse a relation of another schema than that of the publications."""
-        if relation.schema not in (None, self._published):
+        if not self.may_publish(relation):
             raise refusal(
                 "only publications can be queried",
                 hint="write only the publication's name, or put the schema"
@@ -477,13 +525,73 @@ class QueryParser(ExpressionParser):
             raise self.refuse("a list of column aliases is not supported", hint)
         return self.read_name()
 
-    def read_lookups(self) -> Iterator[LookupText]:
+    def read_groups(self) -> tuple[tuple[Expression, ...], tuple[tuple[int, ...], ...]]:
+        """Read the expressions of GROUP BY; of several sets of them, also the sets' places."""
+        elements = self.read_list(self.read_group)
+        sets: list[tuple[Expression, ...]] = [()]
+        for element in elements:
+            if len(sets) * len(element) > MAX_SETS:
+                raise refusal(f"GROUP BY has more than {MAX_SETS} sets", hint="ask for fewer")
+            sets = [(*one, *more) for one in sets for more in element]
+        group = tuple(dict.fromkeys(part for one in sets for part in one))
+        if len(sets) == 1:
+            return sets[0], ()
+        return group, tuple(tuple(sorted({group.index(part) for part in one})) for one in sets)
+
+    def read_group(self) -> list[tuple[Expression, ...]]:
+        """Read an element of GROUP BY: one expression, or sets of several."""
+        kind = self.here
+        is_sets = self.takes("grouping", "sets")
+        if not is_sets and not (kind.is_word("rollup", "cube") and self.ahead(1).is_symbol("(")):
+            return [(self.read_expression(),)]
+        if not is_sets:
+            self.step()
+        self.open()
+        if is_sets:
+            sets = [one for element in self.read_list(self.read_set) for one in element]
+            self.close()
+            return sets
+        elements = self.read_list(self.read_set)
+        if any(len(element) > 1 or not element[0] for element in elements):
+            what = "ROLLUP and CUBE are made of columns and expressions"
+            raise self.refuse(what, "write GROUP BY ROLLUP (a, b)", kind)
+        parts = [element[0] for element in elements]
+        self.close()
+        if kind.is_word("rollup"):
+            chosen = [parts[:n] for n in range(len(parts), -1, -1)]
+        elif 2 ** len(parts) > MAX_SETS:
+            raise self.refuse(f"GROUP BY has more than {MAX_SETS} sets", "ask for fewer", kind)
+        else:
+            counts = range(len(parts), -1, -1)
+            chosen = [list(some) for n in counts for some in combinations(parts, n)]
+        return [tuple(chain.from_iterable(some)) for some in chosen]
+
+    def read_set(self) -> list[tuple[Expression, ...]]:
+        """Read ``(a, b)``, ``()``, or an element of GROUP BY."""
+        if self.here.is_symbol("(") and self.ahead(1).is_symbol(")"):
+            self.step()
+            self.step()
+            return [()]
+        begun = self._at
+        if self.here.is_symbol("("):
+            self.open()
+            parts = self.read_list(self.read_expression)
+            self.close()
+            if self.here.is_symbol(",", ")"):
+                return [parts]
+            self._at = begun  # parentheses of an expression
+        return self.read_group()
+
+    def read_joins(self) -> Iterator[LookupJoin]:
         """Read JOINs."""
-        while self.here.is_word("join", "inner", "left"):
-            is_outer = self.takes("left")
-            self.takes("outer" if is_outer else "inner")
+        while self.here.is_word("join", "inner", "left", "right"):
+            side = self.here.text.replace("join", "inner")
+            if not self.here.is_word("join"):
+                self.step()
+            if side != "inner":
+                self.takes("outer")
             self.require("join")
-            yield self.read_lookup(is_outer=is_outer)
+            yield LookupJoin(self.read_lookup(is_outer=side == "left"), side)
         at = self.here
         if self.takes(","):
             if self.here.is_word("lateral"):

@@ -13,7 +13,7 @@ import numpy as np
 from tests.integration.parties import Connection, fetch
 
 _QUERY = re.compile(
-    r"SELECT (?P<items>.*?) FROM (?:published\.)?(?P<name>ill|paid)\b(?P<alias> AS \w+)?"
+    r"SELECT (?P<items>.*?) FROM (?P<first>data\.\w+(?: AS \w+)? (?:RIGHT )?JOIN )?(?:published\.)?(?P<name>ill|paid)\b(?P<alias> AS \w+)?"
     r"(?P<joins>.*?)"
     r"(?: WHERE (?P<where>.*?))?(?: GROUP BY (?P<keys>.*?))?(?: HAVING .*?)?(?: ORDER BY .*?)?"
     r"(?: LIMIT .*?)?(?: OFFSET .*?)?$"
@@ -46,7 +46,8 @@ def expected_counts(connection: Connection, query: str) -> dict[str, Expected]:
         connection,
         f"SELECT {own}.bucket_id, {own}.record_id, {own}.value_id,"
         f" {f'({chosen[:-1]}) IS TRUE' if chosen else 'true'},"
-        f" jsonb_build_array({', '.join(keys)})::text FROM data.{parts['name']}_pairs{alias}"
+        f" jsonb_build_array({', '.join(keys)})::text FROM {parts['first'] or ''}"
+        f"data.{parts['name']}_pairs{alias}"
         f"{parts['joins']} WHERE {' AND '.join(conditions) or 'true'}",
     )
     pairs: dict[str, dict[int, set[tuple[int, int]]]] = defaultdict(lambda: defaultdict(set))

@@ -72,6 +72,8 @@ SELECT ROUND(AVG(age), 21) FROM ill -- not a number that is written out
 SELECT COUNT(*) FROM ill WHERE ROUND(height, 1) = 1 -- digits of a floating-point number
 SELECT SUM(sex) FROM ill -- only supported for numbers
 SELECT AVG(born) FROM ill -- only supported for numbers
+SELECT COUNT(*) FROM data.regions LEFT JOIN ill ON regions.zip = ill.zip -- without a record would count
+SELECT COUNT(*) FROM data.secret JOIN ill ON secret.zip = ill.zip -- no such lookup table
 SELECT COUNT(*) FROM ill JOIN data.secret ON secret.zip = ill.zip -- no such lookup table
 SELECT COUNT(*) FROM ill JOIN data.nothing ON nothing.zip = ill.zip -- no such lookup table
 SELECT COUNT(*) FROM ill JOIN data.people ON people.age = ill.age -- no such lookup table

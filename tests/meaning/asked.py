@@ -80,16 +80,6 @@ PEOPLE = (
     ),
     Asked(
         "people",
-        "SELECT sex, race, COUNT(*) FROM people GROUP BY ROLLUP (sex, race)",
-        "GROUP BY a, b, then one GROUP BY a",
-        (
-            "SELECT sex, race, COUNT(*) FROM people GROUP BY sex, race",
-            "SELECT sex, COUNT(*) FROM people GROUP BY sex",
-            "SELECT COUNT(*) FROM people",
-        ),
-    ),
-    Asked(
-        "people",
         "SELECT race, SUM(weight) FROM people WHERE dx = 'flu' GROUP BY race",
         "write COUNT(*)",
         ("SELECT race, COUNT(*) FROM people WHERE dx = 'flu' GROUP BY race",),

@@ -42,3 +42,6 @@ SELECT "source"."race" AS "race", "source"."count" AS "count" FROM (SELECT race,
 SELECT q.sex, q.m FROM (SELECT sex, SUM(age) AS m FROM people GROUP BY sex ORDER BY 2) AS q WHERE q.m > 0
 select unique_field, n_records from (select dx as unique_field, count(*) as n_records from people where dx is not null group by dx having count(*) > 1) dbt_internal_test
 SELECT * FROM (SELECT COUNT(*) AS n, SUM(age) AS s FROM people WHERE sex = 'm') AS q
+SELECT sex, race, COUNT(*) AS n, GROUPING(race) AS is_total, GROUPING(sex) AS is_sum FROM people GROUP BY ROLLUP (sex, race) ORDER BY 1, 2
+SELECT sex, dx, SUM(age) AS total, COUNT(*) AS n, GROUPING(sex) AS s, GROUPING(dx) AS d FROM people WHERE age > 30 GROUP BY CUBE (1, dx)
+SELECT date_trunc('year', born) AS y, dx, COUNT(*) AS n, GROUPING(dx) AS d FROM people GROUP BY GROUPING SETS ((date_trunc('year', born)), (dx), ())

@@ -196,7 +196,8 @@ PIECES = [
     " offset union with over filter unknown user left join on using like ilike escape case when"
     " then else end extract date_part sum avg asc desc nulls first values any all"
     " array fetch rows only at time zone interval current_date now left lower trim floor || <@"
-    " int4range [ ] ~ !~* symmetric greatest mod regexp_like to_char width_bucket '{a}'".split(),
+    " int4range [ ] ~ !~* symmetric greatest mod grouping rollup cube sets right"
+    " regexp_like to_char width_bucket '{a}'".split(),
     *("1", ".5", "5.", "1e5", "0x1F", "'x'", "''", "'='", "'it''s'", '"Age"', '""', "E'x'"),
     *(
         "--",

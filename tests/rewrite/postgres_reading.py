@@ -10,6 +10,7 @@ import re
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
+from itertools import chain, combinations, product
 from typing import Any, NamedTuple
 
 import pytest
@@ -30,6 +31,7 @@ from kanon_db.query.expressions import (
     Deviation,
     Distinct,
     Expression,
+    GroupMark,
     ItemText,
     Literal,
     LookupText,
@@ -112,25 +114,79 @@ def written(select: Any, source: Inner | Groups | None) -> QueryText:
     is_whole = has_star(select)
     require(not is_whole or isinstance(source, Groups))
     if source is None:
+        put_publication_first(select.fromClause[0])
         publication = from_(select.fromClause[0], lookups)
         publication = publication._replace(schema=publication.schema or "published")
     else:
         publication = source.text.publication if isinstance(source, Groups) else source[0]
+    group, sets = groups_of(select)
     text = QueryText(
         () if is_whole else tuple(item(target) for target in select.targetList or ()),
         publication,
         tuple(lookups),
         optional(select.whereClause),
-        tuple(expression(key) for key in select.groupClause or ()),
+        tuple(group),
         optional(select.havingClause),
         tuple(order(key) for key in select.sortClause or ()),
         None if select.limitCount is None else whole(select.limitCount),
         0 if select.limitOffset is None else whole(select.limitOffset),
         is_distinct=select.distinctClause is not None,
+        sets=sets,
     )
     if isinstance(source, Groups):
         return source.asked(text, is_whole=is_whole)
     return text if source is None else put_in(text, *source)
+
+
+def groups_of(select: Any) -> tuple[list[Expression], tuple[tuple[int, ...], ...]]:
+    """The expressions of GROUP BY, and the places of each set's, if there are several sets."""
+    choices = [sets_of(node) for node in select.groupClause or ()]
+    sets = [tuple(chain.from_iterable(chosen)) for chosen in product(*choices)]
+    group = list(dict.fromkeys(chain.from_iterable(sets)))
+    if len(sets) == 1:
+        return list(sets[0]), ()
+    return group, tuple(tuple(sorted({group.index(part) for part in one})) for one in sets)
+
+
+def sets_of(node: Any) -> list[tuple[Expression, ...]]:
+    if isinstance(node, ast.RowExpr):
+        require(node.row_format == enums.CoercionForm.COERCE_IMPLICIT_CAST)
+        return [tuple(map(expression, node.args))]
+    if not isinstance(node, ast.GroupingSet):
+        return [(expression(node),)]
+    kinds, inside = enums.GroupingSetKind, [sets_of(part) for part in node.content or ()]
+    if node.kind == kinds.GROUPING_SET_EMPTY:
+        return [()]
+    if node.kind == kinds.GROUPING_SET_SETS:
+        return [one for sets in inside for one in sets]
+    parts = [one for (one,) in inside]
+    numbers = range(len(parts), -1, -1)
+    if node.kind == kinds.GROUPING_SET_ROLLUP:
+        return [tuple(chain.from_iterable(parts[:n])) for n in numbers]
+    return [tuple(chain.from_iterable(some)) for n in numbers for some in combinations(parts, n)]
+
+
+def put_publication_first(node: Any) -> None:
+    """Swap a lookup table that stands first in FROM with the publication that it is joined to."""
+    joins = []
+    while isinstance(node, ast.JoinExpr):
+        joins.append(node)
+        node = node.larg
+    if not joins or not isinstance(node, ast.RangeVar) or node.schemaname in (None, "published"):
+        return
+    own = [
+        join
+        for join in joins
+        if isinstance(join.rarg, ast.RangeVar) and join.rarg.schemaname in (None, "published")
+    ]
+    require(len(own) == 1)
+    before = joins[joins.index(own[0]) :]
+    kinds = [join.jointype for join in before]
+    right = enums.JoinType.JOIN_RIGHT
+    require(kinds == [right] or set(kinds) == {enums.JoinType.JOIN_INNER})
+    joins[-1].larg, own[0].rarg = own[0].rarg, joins[-1].larg
+    if kinds == [right]:
+        own[0].jointype = enums.JoinType.JOIN_LEFT
 
 
 def has_star(select: Any) -> bool:
@@ -425,6 +481,9 @@ def expression(node: Any) -> Expression:
             require(expression(target.val) == Aggregate("count", None))
             require(from_(relation, []).name in ("t", "people"))
             return WindowTotal(Aggregate("count", None), is_filtered=False)
+        case ast.GroupingFunc():
+            (operand,) = node.args
+            return GroupMark(expression(operand))
         case ast.MinMaxExpr():
             function = "greatest" if node.op == enums.MinMaxOp.IS_GREATEST else "least"
             return Call(function, tuple(map(expression, node.args)))

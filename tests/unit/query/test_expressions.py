@@ -35,6 +35,7 @@ EXPRESSIONS: list[tuple[ex.Expression, tuple[ex.Expression, ...]]] = [
     (ex.Call("||", (A, B)), (A, B)),
     (ex.Contained(A, "int4range", B, C, "[)"), (A, B, C)),
     (ex.AggregateList((A, B)), (A, B)),
+    (ex.GroupMark(A), (A,)),
     (ex.WindowTotal(A), (A,)),  # type: ignore[arg-type]
     (Rounded(A, 2), (A,)),
     (ex.Comparison("=", A, B), (A, B)),
