@@ -13,7 +13,8 @@ import numpy as np
 from tests.integration.parties import Connection, fetch
 
 _QUERY = re.compile(
-    r"SELECT (?P<items>.*?) FROM (?P<first>data\.\w+(?: AS \w+)? (?:RIGHT )?JOIN )?(?:published\.)?(?P<name>ill|paid)\b(?P<alias> AS \w+)?"
+    r"SELECT (?P<items>.*?) FROM (?P<first>data\.\w+(?: AS \w+)? (?:RIGHT )?JOIN )?"
+    r"(?:published\.)?(?P<name>ill|paid)\b(?P<alias> AS \w+)?"
     r"(?P<joins>.*?)"
     r"(?: WHERE (?P<where>.*?))?(?: GROUP BY (?P<keys>.*?))?(?: HAVING .*?)?(?: ORDER BY .*?)?"
     r"(?: LIMIT .*?)?(?: OFFSET .*?)?$"
