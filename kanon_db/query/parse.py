@@ -242,7 +242,7 @@ def _ask_groups(
 ) -> QueryText:
     """Write a query that asks the groups of another as one: what it filters goes into HAVING."""
     groups = source.groups or text
-    if text.group or text.having is not None or any(map(has_aggregate, _asked(text))):
+    if text.group or text.having is not None or any(map(has_aggregate, _list_parts(text))):
         raise refusal(_OVER_GROUPS, hint=_GROUPS_COUNTED)
     over = source.over_publication
     inner = tuple(ItemText(part, name) for name, part in (source.columns or {}).items())
@@ -296,7 +296,7 @@ def _ask_groups(
     )
 
 
-def _asked(text: QueryText) -> list[Expression]:
+def _list_parts(text: QueryText) -> list[Expression]:
     parts = [*(item.expression for item in text.items), text.where]
     return [part for part in (*parts, *(one.expression for one in text.order)) if part is not None]
 
