@@ -273,7 +273,7 @@ _OTHERS: Final = (
     Operation(
         "inspect_relation",
         "look at the columns of a table before it is registered, and guess their roles",
-        "kanon_db.advice.identifying_columns:inspect_relation",
+        "kanon_db.advice.inspection:inspect_relation",
         columns(
             name="text", type="text", role="text", reason="text", distinct_values="bigint",
             missing="double precision", once="double precision", notes="text", sql="text",

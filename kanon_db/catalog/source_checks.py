@@ -12,9 +12,8 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from kanon_db.catalog.attributes import BINNED, UNITS
-from kanon_db.catalog.column_names import looks_identifying, looks_like_entity
 from kanon_db.catalog.entries import Source, require_harmless
-from kanon_db.catalog.names import require_plain
+from kanon_db.catalog.names import looks_identifying, looks_like_entity, require_plain
 from kanon_db.errors import DatabaseError, InvalidParameterError, NotFoundError, SchemaMismatchError
 from kanon_db.session.protocol import DATA_EXCEPTION_CLASS, Session, fetch_one
 from kanon_db.transfer.columns import (

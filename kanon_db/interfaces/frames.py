@@ -18,9 +18,8 @@ import pandas as pd
 from psycopg.types.range import Range
 
 from kanon_db.catalog.attributes import KeepRule
-from kanon_db.catalog.column_names import looks_like_entity
 from kanon_db.catalog.entries import published_schema
-from kanon_db.catalog.names import require_plain
+from kanon_db.catalog.names import looks_like_entity, require_plain
 from kanon_db.cluster.local_cluster import LocalCluster, default_directory
 from kanon_db.declaration import MAX_NAME_BYTES
 from kanon_db.errors import InvalidParameterError, KanonError

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from kanon_db.advice import identifying_columns
+from kanon_db.advice import inspection
 from kanon_db.interfaces.python import connect
 from tests.acceptance.commands import kanon as command
+from tests.docs.console import PAGES, blocks
 from tests.integration.parties import (
     Functions,
     Parties,
@@ -219,7 +220,7 @@ def test_only_who_may_read_all_of_it(parties: Parties) -> None:
 
 
 def test_a_large_table_is_sampled(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identifying_columns, "MOST_RECORDS", 300)
+    monkeypatch.setattr(inspection, "MOST_RECORDS", 300)
     told: list[str] = []
     with connect(parties.publisher.info.dsn, on_notice=told.append) as kanon:
         found = kanon.inspect_relation("data.stays")
@@ -299,3 +300,113 @@ def test_what_has_no_rows_is_refused_with_what_to_do(parties: Parties) -> None:
     fetch(parties.publisher, "REFRESH MATERIALIZED VIEW data.later")
     functions.register("data.later", ["age"], "diagnosis")
     fetch(parties.publisher, "DROP MATERIALIZED VIEW data.later; DROP INDEX data.stays_age")
+
+
+TWO_TABLES = """
+CREATE TABLE data.patients (mrn int PRIMARY KEY, "full name" text, born date, sex text,
+    insurance_code text UNIQUE, admitted date);
+CREATE TABLE data.nurses (id int PRIMARY KEY);
+CREATE TABLE data."their Stays" (stay int PRIMARY KEY, subject int REFERENCES data.patients,
+    nurse int REFERENCES data.nurses, admitted date, diagnosis text, "co""st" numeric);
+INSERT INTO data.patients SELECT i, 'Anna Maier ' || i, date '1950-01-01' + i * 40, 'fm',
+    'K' || i, '2020-01-01' FROM generate_series(1, 120) AS i;
+UPDATE data.patients SET sex = 'f' WHERE mrn % 2 = 0;
+INSERT INTO data.nurses SELECT generate_series(1, 9);
+INSERT INTO data."their Stays" SELECT i, nullif(1 + i % 100, 50), 1 + i % 9,
+    date '2024-01-01' + i, 'code ' || i % 7, i FROM generate_series(1, 300) AS i;
+CREATE TABLE data.households (hhid int PRIMARY KEY, region text, rooms int);
+CREATE TABLE data.census (member int PRIMARY KEY, hhid int NOT NULL REFERENCES data.households,
+    age int, sex text, income int);
+INSERT INTO data.households SELECT i, 'region ' || i % 4, i % 6 FROM generate_series(1, 80) AS i;
+INSERT INTO data.census SELECT i, 1 + i % 80, i % 90, 'wm', i * 10 FROM generate_series(1, 240) AS i
+"""
+
+
+@pytest.fixture(scope="module")
+def two_tables(parties: Parties) -> Functions:
+    for statement in TWO_TABLES.split(";"):
+        fetch(parties.publisher, statement)
+    return Functions(parties.publisher)
+
+
+@pytest.mark.parametrize(
+    ("relation", "view", "roles", "registered"),
+    [
+        (
+            'data."their Stays"', 'data."their Stays_patients"',
+            {
+                "stay": "identifier", "subject": "entity", "full name": "identifier",
+                "insurance_code": "identifier", "born": "quasi-identifier", "admitted": "arrival",
+                "diagnosis": "sensitive", "patients_admitted": "none",
+            },
+            ("subject", "first", "diagnosis"),
+        ),
+        (
+            "data.census", "data.census_households",
+            {
+                "hhid": "entity", "member": "identifier", "age": "quasi-identifier",
+                "region": "quasi-identifier", "income": "sensitive",
+            },
+            ("hhid", "random", "income"),
+        ),
+    ],
+)  # fmt: skip
+def test_people_and_their_records_become_one_view(
+    parties: Parties, two_tables: Functions, relation: str, view: str, roles: dict[str, str],
+    registered: tuple[str, ...],
+) -> None:  # fmt: skip
+    """What is written runs as it is, names nobody, and registers whom a record is about."""
+    whole, *columns = two_tables.rows("inspect_relation", relation)
+    found = {row["name"]: row["role"] for row in columns}
+    assert {name: found[name] for name in roles} == roles
+    assert "a view of both without identifiers" in whole["notes"]
+    create, register = whole["sql"].splitlines()
+    assert create.startswith(f"CREATE VIEW {view} AS SELECT ")
+    fetch(parties.publisher, create)
+    number = value(parties.publisher, register)
+    kept = fetch(
+        parties.publisher,
+        "SELECT entity, keep, sensitive, columns FROM kanon.source WHERE source_id = $1", number,
+    )[0]  # fmt: skip
+    assert kept[:3] == registered
+    assert not {name for name, role in found.items() if role == "identifier"} & {*kept[3]}
+    name = whole["command"].split()[2].strip("'")
+    two_tables.of_kind("generalized", view, "joined", k=3, method="mondrian")
+    two_tables.drop("joined")
+    done = command("inspect", relation, dsn=parties.publisher.info.dsn)
+    assert done.returncode == 0, done.stderr
+    assert "First, in SQL: CREATE VIEW " in done.stdout
+    assert name in done.stdout or "their Stays" in name
+    assert not any(text in str([whole, *columns]) for text in ("Anna Maier", "region 1", "K12"))
+
+
+def test_tables_that_refer_to_people_are_named(parties: Parties, two_tables: Functions) -> None:
+    whole, *columns = two_tables.rows("inspect_relation", "data.patients")
+    assert "data.their Stays refers to it by subject: inspect that table" in whole["notes"]
+    assert {row["name"]: row["role"] for row in columns}["insurance_code"] == "identifier"
+    assert "300 records" not in whole["notes"]
+    (stays, *_) = two_tables.rows("inspect_relation", 'data."their Stays"')
+    assert "3 records are of nobody in data.patients" in stays["notes"]
+    fetch(parties.admin, "CREATE SCHEMA hidden; CREATE TABLE hidden.persons (id int PRIMARY KEY)")
+    fetch(parties.admin, f'GRANT USAGE ON SCHEMA hidden TO "{parties.publisher.info.user}"')
+    fetch(
+        parties.admin,
+        "CREATE TABLE hidden.visits AS SELECT i, i % 9 AS person, 'ill' AS sick"
+        " FROM generate_series(1, 50) AS i",
+    )
+    key = "FOREIGN KEY (person) REFERENCES hidden.persons NOT VALID"
+    fetch(parties.admin, f"ALTER TABLE hidden.visits ADD {key}")
+    fetch(parties.admin, f'GRANT SELECT ON hidden.visits TO "{parties.publisher.info.user}"')
+    (visits, *_) = two_tables.rows("inspect_relation", "hidden.visits")
+    assert "CREATE VIEW" not in str(visits["sql"])
+    fetch(parties.admin, "DROP SCHEMA hidden CASCADE")
+
+
+def test_the_page_shows_what_is_written(parties: Parties) -> None:
+    page = PAGES / "start" / "choosing.md"
+    (typed,) = (text for text in blocks(page, "sql") if "CREATE TABLE patients" in text)
+    *statements, asked = typed.strip().removesuffix(";").split(";")
+    for statement in statements:
+        fetch(parties.admin, statement)
+    assert [value(parties.admin, asked)] == [text.strip() for text in blocks(page, "text")]
+    fetch(parties.admin, "DROP TABLE visits, patients")

@@ -321,7 +321,11 @@ def _print_inspected(_given: Mapping[str, Any], frame: Any) -> None:
         ],
     )  # fmt: skip
     if isinstance(summary["command"], str):
-        console.say(f"\nThese are guesses: check them, and then register it.\n{summary['command']}")
+        console.say("\nThese are guesses: check them, and then register it.")
+        view, is_two, _ = summary["sql"].partition("\n")  # it may need a view
+        if is_two:
+            console.say(f"First, in SQL: {view}")
+        console.say(summary["command"])
 
 
 def _print_registered(given: Mapping[str, Any], source_id: int) -> None:

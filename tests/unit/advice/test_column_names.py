@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from kanon_db.advice.identifying_columns import ColumnProfile, guess_role
-from kanon_db.catalog.column_names import looks_identifying, looks_like_entity, words_of
+from kanon_db.advice.inspection import ColumnProfile, guess_role
+from kanon_db.catalog.names import looks_identifying, looks_like_entity, words_of
 
 N = 1000
 PROFILES = {
