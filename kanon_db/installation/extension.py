@@ -10,9 +10,15 @@ from typing import Final
 import kanon_db
 from kanon_db.errors import ServerError
 from kanon_db.installation.interpreter import import_paths, package_digest, server_paths
-from kanon_db.installation.service import is_superuser
+from kanon_db.installation.service import (
+    AFTER_OWNING,
+    BEFORE_OWNING,
+    is_superuser,
+    queue_script,
+)
 from kanon_db.installation.sql_objects import (
     ROLES,
+    WORKER_LOGIN,
     create_language,
     migration_script,
     object_scripts,
@@ -28,10 +34,14 @@ PUBLISHED: Final = "published"
 _UNPACKAGED: Final = "unpackaged"
 """The version of an installation that was made by statements, before it becomes the extension."""
 
+_COMMENT: Final = (
+    "publishes data of people privately, and answers count queries from what was published"
+)
+
 # The schema of publications is the user's, and there before the extension is, also in a dump. That
 # of our objects is made by the script: a stranger could have made one.
 _CONTROL: Final = """\
-comment = 'publishes data of people privately, and answers count queries from what was published'
+comment = '{comment}'
 default_version = '{version}'
 schema = {published}
 relocatable = false
@@ -44,7 +54,19 @@ encoding = 'UTF8'
 _HEADER: Final = """\
 -- Written by `kanon extension` from the package kanon_db {version}.
 \\echo Use "CREATE EXTENSION kanon" to load this file. \\quit
-SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+"""
+_SEARCH_PATH: Final = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);"
+
+_TLE: Final = """\
+SELECT pgtle.install_extension('kanon', '{version}', '{comment}', $_pgtle_$
+{script}
+$_pgtle_$);
+"""
+_TLE_UPDATE: Final = """\
+SELECT pgtle.install_update_path('kanon', '{earlier}', '{version}', $_pgtle_$
+{script}
+$_pgtle_$);
+SELECT pgtle.set_default_version('kanon', '{version}');
 """
 
 _MIGRATION: Final = """
@@ -94,28 +116,65 @@ def extension_files(paths: Sequence[str], earlier: Iterable[str] = ()) -> dict[s
     members = resource_text("extension/99_members.sql")
     objects = [*scripts.values(), members]
     made = [roles, "CREATE SCHEMA kanon;", migration_script(None), *objects]
-    moved = [
+    taken = [roles, _SAME_STATE.format(digest=package_digest()), members]
+    written = {
+        version: made,
+        _UNPACKAGED: [_ABSENT],
+        f"{_UNPACKAGED}--{version}": taken,
+        **{f"{old}--{version}": [roles, *_migrations(), *objects] for old in earlier},
+    }
+    header = _HEADER.format(version=version) + _SEARCH_PATH
+    return {
+        f"{EXTENSION}.control": _CONTROL.format(
+            version=version, published=PUBLISHED, comment=_COMMENT
+        ),
+        **{
+            f"{EXTENSION}--{name}.sql": "\n".join([header, *texts])
+            for name, texts in written.items()
+        },
+    }
+
+
+def _migrations() -> list[str]:
+    """Write what each migration does, where the catalog is at the state before it."""
+    return [
         _MIGRATION.format(
             before=one.follows, statements=migration_script(one.follows, one.revision)
         )
         for one in reversed(revisions())
         if one.follows
     ]
-    taken = [roles, _SAME_STATE.format(digest=package_digest()), members]
-    written = {
-        version: made,
-        _UNPACKAGED: [_ABSENT],
-        f"{_UNPACKAGED}--{version}": taken,
-        **{f"{old}--{version}": [roles, *moved, *objects] for old in earlier},
-    }
-    header = _HEADER.format(version=version)
-    return {
-        f"{EXTENSION}.control": _CONTROL.format(version=version, published=PUBLISHED),
-        **{
-            f"{EXTENSION}--{name}.sql": "\n".join([header, *texts])
-            for name, texts in written.items()
-        },
-    }
+
+
+def tle_registration(earlier: Iterable[str] = ()) -> str:
+    """Write the calls that register the extension with pg_tle: as a service, without superusers.
+
+    `earlier`: versions to update from. Raises ServerError where procrastinate is missing.
+    """
+    version = kanon_db.__version__
+    scripts = object_scripts((), is_service=True, watches=False)
+    roles, login = scripts.pop(ROLES), scripts.pop(WORKER_LOGIN)
+    members = resource_text("extension/99_members.sql")
+    before, after = (
+        "".join(f"{statement};\n" for statement in statements)
+        for statements in (BEFORE_OWNING, AFTER_OWNING)
+    )
+    replaced = [*scripts.values(), members, after]
+    made = [roles, "CREATE SCHEMA kanon;", before, migration_script(None), login, queue_script()]
+    calls = [
+        _TLE.format(
+            version=version, comment=_COMMENT, script="\n".join([_SEARCH_PATH, *made, *replaced])
+        )
+    ]
+    calls += [
+        _TLE_UPDATE.format(
+            earlier=old,
+            version=version,
+            script="\n".join([_SEARCH_PATH, roles, before, *_migrations(), *replaced]),
+        )
+        for old in earlier
+    ]
+    return "".join(calls)
 
 
 def write_extension(
@@ -191,7 +250,7 @@ def update_extension(session: PsycopgSession) -> list[str]:
         raise ServerError(
             "the server cannot update the extension",
             detail=f"from version {before} to {version}",
-            hint=f"kanon extension --from {before}",
+            hint=f"kanon extension --from {before}; with pg_tle, and --tle",
         )
     session.fetch(f"ALTER EXTENSION {EXTENSION} UPDATE TO {session.literal(version)}")
     return [f"extension {EXTENSION} updated to {version}, was {before}"]

@@ -16,6 +16,7 @@ from kanon_db.errors import (
     ServerError,
 )
 from kanon_db.installation.extension import (
+    EXTENSION,
     PUBLISHED,
     become_extension,
     update_extension,
@@ -34,6 +35,7 @@ from kanon_db.installation.service import (
 )
 from kanon_db.installation.sql_objects import (
     ROLES,
+    WORKER_LOGIN,
     create_language,
     migration_script,
     object_scripts,
@@ -186,6 +188,7 @@ def install(
                 found = f"catalog at revision {_revision(session)}"
                 actions.append(f"{found}, was {before or 'absent'}")
                 if queued:
+                    run_script(connection, WORKER_LOGIN, scripts.pop(WORKER_LOGIN))
                     actions.append(install_queue(session))
                 session.phase("replacing SQL objects")
                 for number, (name, text) in enumerate(scripts.items()):
@@ -260,10 +263,10 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
             _refuse_dependents(session, schema)
             is_queued = is_service(session)
             session.fetch("DELETE FROM kanon.publication")
-            session.fetch(f"DROP SCHEMA {session.identifier(schema)} CASCADE")  # the extension, too
-            session.fetch("DROP SCHEMA IF EXISTS kanon CASCADE")
-            if is_queued:
-                session.fetch(f"DROP SCHEMA {QUEUE} CASCADE")
+            session.fetch(f"DROP SCHEMA {session.identifier(schema)} CASCADE")
+            session.fetch(f"DROP EXTENSION IF EXISTS {EXTENSION}")
+            for name in ("kanon", QUEUE):
+                session.fetch(f"DROP SCHEMA IF EXISTS {name} CASCADE")
             is_used = _roles_of_ours(session, is_queued=is_queued)
             _drop_roles(session, [role for role, used in is_used.items() if not used])
             owned = {role: _describe_owned(session, role) for role, used in is_used.items() if used}

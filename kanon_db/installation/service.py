@@ -97,10 +97,11 @@ def owning(session: PsycopgSession) -> Iterator[None]:
     if is_superuser(session):
         yield
         return
-    with member_of(session, [OWNER]):
-        session.fetch(f"GRANT CREATE ON SCHEMA kanon TO {OWNER}")
-        yield
-        session.fetch(f"REVOKE CREATE ON SCHEMA kanon FROM {OWNER}")
+    for statement in BEFORE_OWNING:
+        session.fetch(statement)
+    yield
+    for statement in AFTER_OWNING:
+        session.fetch(statement)
 
 
 @contextmanager
@@ -110,9 +111,31 @@ def member_of(session: PsycopgSession, roles: Sequence[str]) -> Iterator[None]:
         yield
         return
     names = ", ".join(map(session.identifier, roles))
-    session.fetch(f"GRANT {names} TO CURRENT_USER{_options(session, inherited=True)}")
+    session.fetch(_BECOMING.format(roles=names))
     yield
-    session.fetch(f"REVOKE {names} FROM CURRENT_USER")
+    session.fetch(_LEAVING.format(roles=names))
+
+
+# Before PostgreSQL 16, the member itself inherits or not.
+_BECOMING: Final = """\
+DO $becoming$
+BEGIN
+    EXECUTE $grant$GRANT {roles} TO CURRENT_USER$grant$
+        || CASE WHEN pg_catalog.current_setting('server_version_num')::pg_catalog.int4 >= 160000
+           THEN ' WITH INHERIT TRUE, SET TRUE' ELSE '' END;
+END
+$becoming$"""
+_LEAVING: Final = "REVOKE {roles} FROM CURRENT_USER"
+
+BEFORE_OWNING: Final = (
+    _BECOMING.format(roles=OWNER),
+    f"GRANT CREATE ON SCHEMA kanon TO {OWNER}",
+)
+AFTER_OWNING: Final = (
+    f"REVOKE CREATE ON SCHEMA kanon FROM {OWNER}",
+    _LEAVING.format(roles=OWNER),
+)
+"""By which who is no superuser becomes a member of the owner of publications, and leaves it."""
 
 
 def is_superuser(session: PsycopgSession) -> bool:
@@ -121,20 +144,31 @@ def is_superuser(session: PsycopgSession) -> bool:
     return bool(row["value"] == "on")
 
 
-def _options(session: PsycopgSession, *, inherited: bool) -> str:
-    """Write what a membership allows; before PostgreSQL 16, the member itself inherits or not."""
+def _options(session: PsycopgSession) -> str:
+    """Write that a login inherits nothing; before PostgreSQL 16, the login itself says so."""
     row = fetch_one(session, "SELECT current_setting('server_version_num')::int4 AS value")
-    if row["value"] < _SET_OPTION:
-        return ""
-    return f" WITH INHERIT {'TRUE' if inherited else 'FALSE'}, SET TRUE"
+    return "" if row["value"] < _SET_OPTION else " WITH INHERIT FALSE, SET TRUE"
 
 
-def install_queue(session: PsycopgSession) -> str:
-    """Create the queue and the login that fetches from it, or bring the queue up to date.
+_QUEUE_SCRIPT: Final = """
+SELECT pg_catalog.set_config('search_path', '{queue}, pg_catalog, pg_temp', true);
+{scripts}
+-- Whoever may connect would hear of each job; workers look for them instead.
+DROP TRIGGER IF EXISTS procrastinate_jobs_notify_queue_job_inserted_v1
+    ON {queue}.procrastinate_jobs;
+DROP TRIGGER IF EXISTS procrastinate_jobs_notify_queue_job_aborted_v1
+    ON {queue}.procrastinate_jobs;
+SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+INSERT INTO kanon.setting (name, value) VALUES ('queue', '{version}')
+ON CONFLICT ON CONSTRAINT setting_pkey DO UPDATE SET value = excluded.value;
+"""
 
-    Returns what was done, for people to read.
+
+def queue_script(before: str | None = None) -> str:
+    """Write how the queue is created, or brought up to date from an earlier procrastinate's.
+
+    Raises ServerError where procrastinate is missing, or older than the queue.
     """
-    # Raises ServerError where procrastinate is missing, or older than the queue.
     try:
         version = metadata.version("procrastinate")
         scripts = resources.files("procrastinate") / "sql"
@@ -144,12 +178,8 @@ def install_queue(session: PsycopgSession) -> str:
             detail="it is not installed here",
             hint="pip install 'kanon_db[service]'",
         ) from None
-    rows = session.fetch("SELECT value FROM kanon.setting WHERE name = 'queue'")
-    before = str(rows[0]["value"]) if rows else None
-    _create_worker(session, is_ours=before is not None)
     if before is None:
-        session.fetch(f"CREATE SCHEMA {QUEUE}")
-        wanted = [(scripts / "schema.sql").read_text(encoding="utf-8")]
+        wanted = [f"CREATE SCHEMA {QUEUE};", (scripts / "schema.sql").read_text(encoding="utf-8")]
     elif _numbers(before) > _numbers(version):
         raise ServerError(
             "the queue is newer than this procrastinate",
@@ -167,50 +197,17 @@ def install_queue(session: PsycopgSession) -> str:
             for path in migrations
             if _numbers(before) < _numbers(path.name[:8]) <= _numbers(version)
         ]
-    with _searching(session, QUEUE):
-        for script in wanted:
-            session.connection.execute(script.encode())
-        # Whoever may connect would hear of each job; workers look for them instead.
-        for kind in ("inserted", "aborted"):
-            session.fetch(
-                f"DROP TRIGGER IF EXISTS procrastinate_jobs_notify_queue_job_{kind}_v1"
-                f" ON {QUEUE}.procrastinate_jobs"
-            )
-    session.fetch(
-        "INSERT INTO kanon.setting (name, value) VALUES ('queue', $1::text)"
-        " ON CONFLICT ON CONSTRAINT setting_pkey DO UPDATE SET value = excluded.value",
-        version,
-    )
+    return _QUEUE_SCRIPT.format(queue=QUEUE, scripts="\n".join(wanted), version=version)
+
+
+def install_queue(session: PsycopgSession) -> str:
+    """Create the queue, or bring it up to date; say so, for people to read."""
+    statement = "SELECT value FROM kanon.setting WHERE name = 'queue'"
+    rows = session.fetch(statement)
+    before = str(rows[0]["value"]) if rows else None
+    session.connection.execute(queue_script(before).encode())
+    version = fetch_one(session, statement)["value"]
     return f"queue of procrastinate {version}, was {before or 'absent'}"
-
-
-def _create_worker(session: PsycopgSession, *, is_ours: bool) -> None:
-    """Create the login that fetches jobs; take an existing one only if nobody else can be it."""
-    rows = session.fetch(
-        "SELECT rolsuper OR rolcreaterole OR rolcreatedb OR rolreplication OR rolbypassrls"
-        " AS is_powerful, EXISTS (SELECT FROM pg_auth_members AS m WHERE r.oid = m.member"
-        f" OR r.oid = m.roleid AND NOT {CREATED}) AS is_shared,"
-        # In another database, its rights show that kanon_db is installed there.
-        " EXISTS (SELECT FROM pg_shdepend AS d WHERE d.refclassid = 'pg_authid'::regclass"
-        " AND d.refobjid = r.oid AND d.deptype = 'a') AS is_in_use"
-        " FROM pg_roles AS r WHERE rolname = $1::text",
-        WORKER,
-    )
-    if not rows:
-        session.fetch(f"CREATE ROLE {WORKER} LOGIN NOINHERIT")
-        return
-    if rows[0]["is_powerful"] or rows[0]["is_shared"]:
-        raise PermissionDeniedError(
-            "the login that is to fetch jobs can do too much, or somebody can become it",
-            detail=f'role "{WORKER}" has an attribute, has a member or is one',
-            hint=f"rename it, or take the attributes from {WORKER}, and {WORKER} from its members",
-        )
-    if not is_ours and not rows[0]["is_in_use"]:
-        raise PermissionDeniedError(
-            "the login that is to fetch jobs exists, and somebody may know its password",
-            detail=f'role "{WORKER}" fetches jobs in no database of this server',
-            hint=f"DROP ROLE {WORKER}, or rename it",
-        )
 
 
 CREATED: Final = """(m.admin_option AND EXISTS (
@@ -218,16 +215,6 @@ CREATED: Final = """(m.admin_option AND EXISTS (
         AND (u.rolname = current_user OR u.oid = (
             SELECT n.nspowner FROM pg_namespace AS n WHERE n.nspname = 'kanon'))))"""
 """Whether a membership `m` is that of the administrator, who has created the role."""
-
-
-@contextmanager
-def _searching(session: PsycopgSession, schema: str) -> Iterator[None]:
-    """Run the block with a schema of ours first in the search path, where objects are created."""
-    statement = "SELECT set_config('search_path', $1::text, true)"
-    before = fetch_one(session, "SELECT current_setting('search_path') AS value")["value"]
-    session.fetch(statement, f"{schema}, pg_catalog, pg_temp")
-    yield
-    session.fetch(statement, before)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -516,7 +503,7 @@ def _login_for(session: PsycopgSession, role: str) -> str:
     if not session.fetch("SELECT 1 FROM pg_roles WHERE rolname = $1::text", login):
         session.fetch(f"CREATE ROLE {login}")
     session.fetch(f"ALTER ROLE {login} LOGIN NOINHERIT CONNECTION LIMIT {_CONNECTIONS}")
-    options = _options(session, inherited=False)
+    options = _options(session)
     if options and not found["is_ours"]:  # before, whoever created roles could grant any
         administrator = fetch_one(session, "SELECT quote_ident(current_user) AS name")["name"]
         raise PermissionDeniedError(

@@ -23,7 +23,7 @@ import kanon_db
 from kanon_db.declaration import EVERYBODY, Operation, Parameter, ResultColumn
 from kanon_db.errors import InUseError, PermissionDeniedError, ServerError
 from kanon_db.installation.interpreter import package_digest, preamble, resource_directory
-from kanon_db.installation.service import POWERFUL
+from kanon_db.installation.service import CREATED, POWERFUL
 from kanon_db.operations import operations
 from kanon_db.session import SETTINGS, fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession
@@ -258,6 +258,7 @@ $outdated$;
 
 
 ROLES: Final = "00_roles.sql"
+WORKER_LOGIN: Final = "00_worker.sql"
 _WATCHING: Final = "95_watch.sql"
 """Creates event triggers, which takes a superuser."""
 _GENERATED: Final = "30_"
@@ -286,6 +287,7 @@ def object_scripts(paths: Sequence[str], *, is_service: bool, watches: bool) -> 
         "'{questions}'": f"'{{{','.join(questions)}}}'",
         "'{everybody}'": f"'{{{','.join(EVERYBODY)}}}'",
         "{powerful}": POWERFUL,
+        "{created}": CREATED,
     }
     for name, text in texts.items():
         for mark, meaning in marks.items():

@@ -39,10 +39,12 @@ BEGIN
     -- publications is the user's. PostgreSQL forgets such a grant only where ALTER EXTENSION drops its
     -- object, and adds no schema that contains the extension. In any other, the extension would come
     -- first in dumps, which then could not create the schema.
-    DELETE FROM pg_catalog.pg_init_privs AS i
-    USING pg_catalog.pg_namespace AS n JOIN kanon.setting AS s
-        ON s.name = 'published_schema' AND s.value = n.nspname
-    WHERE i.classoid = 'pg_catalog.pg_namespace'::pg_catalog.regclass AND i.objoid = n.oid;
+    IF pg_catalog.current_setting('is_superuser') = 'on' THEN  -- nobody else may
+        DELETE FROM pg_catalog.pg_init_privs AS i
+        USING pg_catalog.pg_namespace AS n JOIN kanon.setting AS s
+            ON s.name = 'published_schema' AND s.value = n.nspname
+        WHERE i.classoid = 'pg_catalog.pg_namespace'::pg_catalog.regclass AND i.objoid = n.oid;
+    END IF;
     -- What travels with a dump: all rows but secrets, and what follows from the package.
     FOR _object IN
         SELECT c.oid, CASE c.relname

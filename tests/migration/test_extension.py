@@ -13,8 +13,10 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pglast
 import psycopg
 import pytest
+from pglast import ast
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 import kanon_db
@@ -22,7 +24,7 @@ from kanon_db.cluster import _host
 from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.errors import PermissionDeniedError, ServerError
 from kanon_db.installation.doctor import examine
-from kanon_db.installation.extension import write_extension
+from kanon_db.installation.extension import tle_registration, write_extension
 from kanon_db.installation.install import install, uninstall
 from tests.integration.parties import Functions, create_table, fetch, value
 from tests.migration.test_install import second
@@ -359,7 +361,7 @@ def test_update(
         psql(extended, "UPDATE pg_extension SET extversion = '0.1.0' WHERE extname = 'kanon'")
         with pytest.raises(ServerError, match="cannot update the extension") as raised:
             install(extended)
-        assert raised.value.hint == "kanon extension --from 0.1.0"
+        assert raised.value.hint == "kanon extension --from 0.1.0; with pg_tle, and --tle"
     finally:
         for path in folder.glob("kanon*"):
             path.unlink()
@@ -454,6 +456,89 @@ class TestPlanted:
         here = make_conninfo(bare, user=stranger)
         assert "permission denied" in refused(here, "SELECT * FROM kanon.draw_key")
         assert "permission denied" in refused(here, "SELECT kanon.version()")
+
+
+PG_TLE = """
+CREATE SCHEMA pgtle;
+CREATE TABLE pgtle.registered (name text, version text, script text);
+CREATE FUNCTION pgtle.install_extension(
+    name text, version text, description text, ext text, requires text[] DEFAULT NULL
+) RETURNS boolean LANGUAGE sql
+AS 'INSERT INTO pgtle.registered VALUES (name, version, ext) RETURNING true';
+CREATE FUNCTION pgtle.install_update_path(name text, fromvers text, tovers text, ext text)
+RETURNS boolean LANGUAGE sql
+AS $$INSERT INTO pgtle.registered VALUES (name, fromvers || '--' || tovers, ext) RETURNING true$$;
+CREATE FUNCTION pgtle.set_default_version(name text, version text)
+RETURNS boolean LANGUAGE sql AS 'SELECT true';
+"""
+"""As the documentation of pg_tle describes them; it is in no repository of Debian 12."""
+
+FORBIDDEN = {
+    "CopyStmt", "CreateEventTrigStmt", "CreateFdwStmt", "CreatePLangStmt", "LoadStmt",
+    "TransactionStmt", "CreateCastStmt", "AlterSystemStmt", "CreateExtensionStmt", "VacuumStmt",
+}  # fmt: skip
+"""Statements that take a superuser, reach files, or that no extension has."""
+
+
+class TestTle:
+    """With pg_tle: as a service, by a role that is no superuser."""
+
+    @pytest.fixture
+    def registered(self, server: str) -> Iterator[dict[str, str]]:
+        dsn = made(server)
+        psql(dsn, PG_TLE)
+        psql(dsn, tle_registration(["0.1.0"]))
+        with psycopg.connect(dsn) as admin:
+            yield dict(fetch(admin, "SELECT version, script FROM pgtle.registered"))
+        dropped(dsn)
+
+    def test_rules(self, registered: dict[str, str]) -> None:
+        """Trusted languages, no files, nothing that takes a superuser or ends a transaction."""
+        version = kanon_db.__version__
+        assert registered.keys() == {version, f"0.1.0--{version}"}
+        for script in registered.values():
+            statements = [one.stmt for one in pglast.parse_sql(script)]
+            functions = [one for one in statements if isinstance(one, ast.CreateFunctionStmt)]
+            options = [option for one in functions for option in one.options]
+            languages = {one.arg.sval for one in options if one.defname == "language"}
+            assert languages == {"plpgsql", "sql"}
+            assert {type(one).__name__ for one in statements} & FORBIDDEN == set()
+            files = r"pg_read_(binary_)?file\b|pg_ls_|pg_stat_file|\blo_(im|ex)port|dblink|COPY "
+            assert not re.search(rf"^\s*\\|{files}", script, re.MULTILINE)
+
+    @pytest.mark.slow("installs as a service, twice")
+    def test_what_it_creates(
+        self, server: str, folder: Path, files: list[str], registered: dict[str, str]
+    ) -> None:
+        """What `kanon install --service` does; by the rights that pg_tle has scripts run with."""
+        administrator = f"administrator_{uuid.uuid4().hex[:12]}"
+        psql(server, f"CREATE ROLE {administrator} LOGIN CREATEROLE;"
+             f"GRANT kanon_owner TO {administrator} WITH ADMIN OPTION")  # fmt: skip
+        bare, service = made(server), made(server)
+        control, script = folder / "kanon--tle.control", folder / "kanon--tle.sql"
+        control.write_text("superuser = false\nrequires = ''\n")
+        script.write_text(registered[kanon_db.__version__])
+        try:
+            for dsn in (bare, service):
+                name = conninfo_to_dict(dsn)["dbname"]
+                psql(server, f"GRANT CREATE ON DATABASE {name} TO {administrator}")
+            here = make_conninfo(bare, user=administrator)
+            psql(here, "CREATE SCHEMA published; CREATE EXTENSION kanon SCHEMA published"
+                 " VERSION 'tle'")  # fmt: skip
+            assert install(make_conninfo(service, user=administrator)).is_service
+            assert objects(bare) == objects(service)
+            assert psql(here, "SELECT kanon.version()") == f"{kanon_db.__version__}\n"
+            members = {identity for _, identity in objects(bare, MEMBERS)}
+            assert {"kanon", "kanon.publication", "kanon_queue.procrastinate_jobs"} <= members
+            assert "COPY kanon.publication " in run("pg_dump", bare)
+            psql(here, "DROP EXTENSION kanon")
+            assert psql(here, "SELECT nspname FROM pg_namespace WHERE nspname ~ 'kanon'") == ""
+        finally:
+            control.unlink()
+            script.unlink()
+            dropped(bare)
+            dropped(service)
+            psql(server, f"DROP OWNED BY {administrator}; DROP ROLE {administrator}")
 
 
 def test_without_an_installation_nothing_becomes_one(server: str, files: list[str]) -> None:

@@ -188,16 +188,25 @@ def worker_command(
     help="Also write how to update from this version; it is written from versions whose files are"
     " in the folder.",
 )  # fmt: skip
+@click.option(
+    "--tle", is_flag=True,
+    help="Print the calls that register it with pg_tle instead, as a service: for psql.",
+)  # fmt: skip
 @database_options
 def extension_command(
-    folder: Path | None, earlier: tuple[str, ...], dsn: str | None, directory: Path, as_json: bool
-) -> None:
+    folder: Path | None, earlier: tuple[str, ...], *, tle: bool, dsn: str | None, directory: Path,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Write the files by which CREATE EXTENSION kanon installs kanon_db.
 
     They go where the server, on this machine, looks for extensions; or into a folder.
     """
-    from kanon_db.installation.extension import write_extension
+    from kanon_db.installation.extension import tle_registration, write_extension
 
+    if tle:
+        script = tle_registration(earlier)
+        console.print_outcome(script, {"sql": script}, as_json=as_json)
+        return
     chosen = "" if folder else choose_dsn(dsn, directory)
     files = [str(path) for path in write_extension(folder, dsn=chosen, earlier=earlier)]
     console.print_outcome("\n".join(files), {"files": files}, as_json=as_json)
