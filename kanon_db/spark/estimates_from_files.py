@@ -25,7 +25,7 @@ from kanon_db.answers.scope import (
 from kanon_db.catalog.entries import Publication, changed
 from kanon_db.declaration import unknown
 from kanon_db.errors import NotFoundError
-from kanon_db.figures import FigureRule
+from kanon_db.figures import FIGURES
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.rows.row_kind import RowKind
 from kanon_db.query import expressions as ex
@@ -188,7 +188,7 @@ def _ask(
     *,
     estimator: str = "published",
     on_warning: Callable[[str], None] | None = None,
-    figures: FigureRule | None = None,
+    figures: str | Mapping[str, Any] | None = None,
 ) -> _T:
     require_spark()
     if estimator not in get_args(Estimator):
@@ -235,7 +235,7 @@ def _ask(
             layout,
             (),
             Limits(_MEMORY),
-            asked_figures=figures,
+            asked_figures=FIGURES.read(figures or {}, "figures"),
         )
         _require_dates_as_keys(opened)
         if isinstance(layout, CellLayout):

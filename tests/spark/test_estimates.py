@@ -21,7 +21,7 @@ from kanon_db.errors import (
     UnsupportedQueryError,
 )
 from kanon_db.interfaces.python import Kanon
-from tests.integration.parties import Parties, parties
+from tests.integration.parties import Parties, fetch, parties
 from tests.spark import data
 
 __all__ = ["parties"]
@@ -101,6 +101,54 @@ def test_both_sides_answer_alike(spark: Any, published: Path, kanon: Kanon, ques
             assert number(getattr(row, name)) == pytest.approx(
                 number(getattr(other, name)), rel=1e-9, abs=1e-9, nan_ok=True
             ), name
+
+
+def test_figures_are_shown_alike(spark: Any, published: Path, kanon: Kanon) -> None:
+    """By a rule of the question: no count of few, all others rounded, the same on both sides."""
+    rule, n_hidden, n_rounded = {"least": 300, "round": 50}, 0, 0
+    for question in QUESTIONS:
+        here = on_spark.estimate(
+            spark, str(published), question, figures=rule, on_warning=lambda _: None
+        )
+        there = kanon.perform("estimate", {"query": question, "figures": rule})
+        wanted = {(row.group_key, row.aggregate): row for row in there.itertuples()}
+        assert len(here) == len(wanted)
+        for row in here:
+            shown = [getattr(row, name) for name in ANSWER]
+            other = [getattr(wanted[row.group_key, row.aggregate], name) for name in ANSWER]
+            assert list(map(number, shown)) == pytest.approx(
+                list(map(number, other)), rel=1e-9, abs=1e-9, nan_ok=True
+            )
+            if row.aggregate.startswith("count"):
+                n_hidden += row.estimate is None
+                n_rounded += row.estimate is not None
+                assert all(n is None or n == 0 or (n >= 300 and n % 50 == 0) for n in shown)
+    assert min(n_hidden, n_rounded) > 5
+
+
+def test_loaded_rows_keep_their_rule_and_have_draws(
+    spark: Any, people: str, tmp_path: Path, parties: Parties
+) -> None:
+    target, dsn = tmp_path / "people_k", f"{parties.dsn} user={parties.publisher.info.user}"
+    made = on_spark.publish_generalized(
+        spark, people, str(target), source_name="people_k", k=5, method="mondrian", **data.ROLES,
+        figures={"least": 30, "round": 10},
+    )  # fmt: skip
+    question = "SELECT count(*) FROM people_k WHERE age < 40 AND disease = 'disease 1'"
+    (here,) = on_spark.estimate(spark, str(target), question, on_warning=lambda _: None)
+    on_spark.load(spark, str(target), dsn, draws=True)
+    with kanon_db.connect(dsn) as connected:
+        (there,) = connected.perform("estimate", {"query": question}).itertuples()
+        assert connected.verify("people_k")["holds"].all()
+    assert [getattr(here, name) for name in ANSWER] == pytest.approx(
+        [getattr(there, name) for name in ANSWER]
+    )
+    assert here.estimate is not None
+    assert here.estimate % 10 == 0
+    counted = "SELECT count(*), count(*) FILTER (WHERE age < 40 AND disease = 'disease 1')"
+    ((n_all, n_young),) = fetch(parties.admin, f"{counted} FROM published.people_k_draws")
+    assert n_all == made.records
+    assert here.lower_bound <= n_young <= here.upper_bound
 
 
 def test_verification_and_metrics_are_the_same(spark: Any, published: Path, kanon: Kanon) -> None:
