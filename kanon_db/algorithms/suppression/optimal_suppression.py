@@ -127,6 +127,8 @@ class SuppressionProgram:
                 is_whole=np.zeros_like(is_u),
             ).load_solver(gap=0)
             highs.setOptionValue("solver", "simplex")
+            # However late it is: a second at most after the time is over.
+            highs.setOptionValue("time_limit", max(pulse.seconds_left, 1.0))
             run(highs, pulse)
             vertex = values_of(highs)
             if vertex is None:
@@ -201,7 +203,8 @@ _COLUMNS_PER_HEARTBEAT = 4
 _REGION = 4000
 """Options of a region that is solved while all other records stay, as few as take a second."""
 
-_SHARE_OF_REGIONS = 0.5  # of the time
+_SHARE_OF_PART = 0.5  # of the time that is left, at least
+_SHARE_OF_REGIONS = 0.25  # of the time of a part that is not solved by then
 _IDLE_TURNS = 3  # without a gain, after which regions are given up
 _TOLERANCE = 1e-4  # of the solver's bound, in units of cost, which are whole
 
@@ -529,11 +532,12 @@ class _SeparateParts:
         is_found = [start is not None] * len(programs)
         left = sorted(range(len(programs)), key=lambda number: self.options[number].size)
         while left:
-            # Each has its share of the time; what the others leave is for those that need more.
+            # The smallest first: most need moments, and none may take more than its share of the
+            # time, or half of what is left; then those that need more have what the others left.
             again, n_options = [], sum(self.options[number].size for number in left)
             for number in left:
                 program, part = programs[number], self.options[number]
-                own = pulse.within(pulse.seconds_left * part.size / n_options)
+                own = pulse.within(pulse.seconds_left * max(part.size / n_options, _SHARE_OF_PART))
                 n_options -= part.size
                 best = flows[part] if is_found[number] else None
                 found, least = _solve_part(program, self.codes, best, bounds[number], own)
@@ -575,16 +579,18 @@ def _solve_part(
     pulse: Pulse,
 ) -> tuple[IntArray | None, int]:
     """Find the best known records of each option, and a lower bound on their cost."""
-    if best is not None and program.group.size > _REGION and program.cost(best) > bound:
-        best = _improve(program, codes, best, pulse.until(_SHARE_OF_REGIONS))
     if best is not None and program.cost(best) <= bound:
         return best, bound
-    answer = program.solve(best, pulse)
+    has_regions = best is not None and program.group.size > _REGION
+    answer = program.solve(best, pulse.until(1 - _SHARE_OF_REGIONS) if has_regions else pulse)
     if answer.is_infeasible:
         raise none_exists(int(program.counts.sum()), program.k)
     if isfinite(answer.lower_bound):
         bound = max(bound, ceil(answer.lower_bound - _TOLERANCE))
-    return program.better(best, answer.values), bound
+    best = program.better(best, answer.values)
+    if has_regions and best is not None and program.cost(best) > bound:
+        best = _improve(program, codes, best, pulse)
+    return best, bound
 
 
 def _improve(
