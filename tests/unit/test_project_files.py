@@ -51,9 +51,29 @@ def test_workflows_may_only_what_they_say(workflow: Path) -> None:
     assert not re.search(r"\$\{\{\s*(github\.event|github\.head_ref|secrets)", text)
 
 
-def test_every_supported_postgresql_is_tested() -> None:
+def test_every_supported_postgresql_and_python_is_tested() -> None:
     text = (ROOT / ".github" / "workflows" / "tests.yml").read_text()
     assert "postgresql: [14, 15, 16, 17, 18]" in text
+    assert 'python: ["3.11", "3.12", "3.13", "3.14"]' in text
+    meta = json.loads((ROOT / "META.json").read_text())
+    assert meta["prereqs"]["runtime"]["requires"]["PostgreSQL"] == "14.0.0"
+
+
+def test_nothing_says_that_it_is_released_before_it_is() -> None:
+    """A tag makes a release; until then, the changelog says so, and the README how to install."""
+    (heading,) = re.findall(
+        rf"^## {re.escape(kanon_db.__version__)} \((.*)\)$",
+        (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE,
+    )  # fmt: skip
+    unreleased = "No release is on the package index yet" in (ROOT / "README.md").read_text()
+    assert unreleased == (heading == "not yet released")
+
+
+@pytest.mark.parametrize("name", ["distribution", "try-images"])
+def test_scripts_are_read_by_their_shell(name: str) -> None:
+    script = ROOT / "scripts" / name
+    assert script.stat().st_mode & 0o111
+    assert subprocess.run(["bash", "-n", script], capture_output=True, text=True).stderr == ""
 
 
 def test_targets_of_workflows_exist() -> None:
@@ -272,10 +292,15 @@ def test_versions_agree() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / ".github").glob("*.yml")) + sorted((ROOT / ".github").glob("ISSUE*/*"))
+    "path",
+    sorted((ROOT / ".github").rglob("*.yml")),
+    ids=lambda path: f"{path.parent.name}/{path.stem}",
 )
 def test_files_for_the_host_are_read(path: Path) -> None:
     read = yaml.safe_load(path.read_text())
     assert isinstance(read, dict)
     if path.parent.name == "ISSUE_TEMPLATE" and path.stem != "config":
         assert read.keys() == {"name", "description", "body"}
+    for job in read.get("jobs", {}).values():
+        assert {"runs-on", "steps"} <= job.keys()
+        assert job.get("needs", "") in {"", *read["jobs"]}
