@@ -13,8 +13,10 @@ import pytest
 from click.testing import CliRunner
 from psycopg.conninfo import make_conninfo
 
+import kanon_db
 from kanon_db.errors import InvalidParameterError
 from kanon_db.interfaces import cli
+from kanon_db.interfaces.agent_server import AgentTools
 from kanon_db.interfaces.cli.commands import NUMBERS
 from kanon_db.interfaces.python import Kanon
 from kanon_db.session.psycopg_session import PsycopgSession
@@ -128,6 +130,39 @@ def test_it_is_the_same_everywhere(parties: Parties, reader: Kanon) -> None:
     assert [tuple(row[name] for name in NUMBERS)
             for row in json.loads(said.stdout)["rows"]] == rows  # fmt: skip
     assert CliRunner().invoke(cli.main, ask).stdout.count("fewer than 6") > 1
+
+
+@pytest.mark.parametrize("n", [12, pytest.param(1000, marks=pytest.mark.long)])
+def test_every_way_answers_alike(parties: Parties, n: int) -> None:
+    """SQL, Python, the shell, and what a language model is told."""
+    fetch(parties.admin, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    dsn = make_conninfo(parties.dsn, user=parties.analyst.info.user)
+    numbers = ", ".join(NUMBERS)
+    tools = AgentTools(dsn)
+    try:
+        for name, items, rest in drawn_questions(n):
+            where, _, group = rest.partition("|")
+            select = ", ".join([*([group] if group else []), *items])
+            by = f" GROUP BY {group}" if group else ""
+            question = f"SELECT {select} FROM {name}{where}{by}"
+            wanted = fetch(parties.analyst, f"SELECT {numbers} FROM kanon.estimate($1)", question)
+            with kanon_db.connect(dsn, on_warning=lambda _: None) as kanon:
+                frame = kanon.count(question)[NUMBERS].astype(object)
+            said = CliRunner().invoke(cli.main, ["query", question, "--dsn", dsn, "--json"])
+            one = json.loads(said.stdout)
+            ways = {
+                "Python": list(frame.where(frame.notna(), None).itertuples(index=False, name=None)),
+                "shell": _numbers(one.get("rows", [one])),
+                "model": _numbers(tools.ask(question)["rows"]),
+            }
+            for way, rows in ways.items():
+                assert rows == wanted, (way, question)
+    finally:
+        tools.close()
+
+
+def _numbers(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in NUMBERS) for row in rows]
 
 
 def test_a_caller_can_ask_for_it(parties: Parties, reader: Kanon) -> None:
