@@ -16,7 +16,9 @@ COMMENT ON FUNCTION kanon.python_estimate IS 'called by kanon.estimate; not mean
 
 CREATE OR REPLACE FUNCTION kanon.estimate(
     query text,
-    figures jsonb DEFAULT NULL
+    figures jsonb DEFAULT NULL,
+    params jsonb DEFAULT NULL,
+    publication text DEFAULT NULL
 ) RETURNS TABLE(group_key jsonb, aggregate text, estimate double precision, std_error double precision, lower_bound double precision, upper_bound double precision, likely_low double precision, likely_high double precision)
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -25,7 +27,9 @@ AS $function$
 DECLARE
     _answer CONSTANT jsonb := kanon.python_estimate(jsonb_build_object(
         'query', estimate.query,
-        'figures', estimate.figures::text));
+        'figures', estimate.figures::text,
+        'params', estimate.params::text,
+        'publication', estimate.publication));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
@@ -48,10 +52,10 @@ $function$;
 COMMENT ON FUNCTION kanon.estimate IS 'estimate the aggregates of a query, a row for each group and aggregate';
 
 REVOKE ALL ON FUNCTION
-    kanon.estimate(text, jsonb),
+    kanon.estimate(text, jsonb, jsonb, text),
     kanon.python_estimate(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
-    kanon.estimate(text, jsonb),
+    kanon.estimate(text, jsonb, jsonb, text),
     kanon.python_estimate(jsonb)
 TO kanon_publisher, kanon_analyst, kanon_user;

@@ -16,7 +16,9 @@ COMMENT ON FUNCTION kanon.python_estimate_count IS 'called by kanon.estimate_cou
 
 CREATE OR REPLACE FUNCTION kanon.estimate_count(
     query text,
-    figures jsonb DEFAULT NULL
+    figures jsonb DEFAULT NULL,
+    params jsonb DEFAULT NULL,
+    publication text DEFAULT NULL
 ) RETURNS TABLE(estimate double precision, std_error double precision, lower_bound bigint, upper_bound bigint, likely_low double precision, likely_high double precision)
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -25,7 +27,9 @@ AS $function$
 DECLARE
     _answer CONSTANT jsonb := kanon.python_estimate_count(jsonb_build_object(
         'query', estimate_count.query,
-        'figures', estimate_count.figures::text));
+        'figures', estimate_count.figures::text,
+        'params', estimate_count.params::text,
+        'publication', estimate_count.publication));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
@@ -48,10 +52,10 @@ $function$;
 COMMENT ON FUNCTION kanon.estimate_count IS 'estimate a COUNT query from a publication, with certain bounds';
 
 REVOKE ALL ON FUNCTION
-    kanon.estimate_count(text, jsonb),
+    kanon.estimate_count(text, jsonb, jsonb, text),
     kanon.python_estimate_count(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
-    kanon.estimate_count(text, jsonb),
+    kanon.estimate_count(text, jsonb, jsonb, text),
     kanon.python_estimate_count(jsonb)
 TO kanon_publisher, kanon_analyst, kanon_user;

@@ -16,7 +16,9 @@ COMMENT ON FUNCTION kanon.python_estimate_counts IS 'called by kanon.estimate_co
 
 CREATE OR REPLACE FUNCTION kanon.estimate_counts(
     query text,
-    figures jsonb DEFAULT NULL
+    figures jsonb DEFAULT NULL,
+    params jsonb DEFAULT NULL,
+    publication text DEFAULT NULL
 ) RETURNS TABLE(group_key jsonb, estimate double precision, std_error double precision, lower_bound bigint, upper_bound bigint, likely_low double precision, likely_high double precision)
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -25,7 +27,9 @@ AS $function$
 DECLARE
     _answer CONSTANT jsonb := kanon.python_estimate_counts(jsonb_build_object(
         'query', estimate_counts.query,
-        'figures', estimate_counts.figures::text));
+        'figures', estimate_counts.figures::text,
+        'params', estimate_counts.params::text,
+        'publication', estimate_counts.publication));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
@@ -48,10 +52,10 @@ $function$;
 COMMENT ON FUNCTION kanon.estimate_counts IS 'estimate a COUNT query with GROUP BY, a row for each group';
 
 REVOKE ALL ON FUNCTION
-    kanon.estimate_counts(text, jsonb),
+    kanon.estimate_counts(text, jsonb, jsonb, text),
     kanon.python_estimate_counts(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
-    kanon.estimate_counts(text, jsonb),
+    kanon.estimate_counts(text, jsonb, jsonb, text),
     kanon.python_estimate_counts(jsonb)
 TO kanon_publisher, kanon_analyst, kanon_user;

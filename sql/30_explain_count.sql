@@ -15,7 +15,9 @@ $python$;
 COMMENT ON FUNCTION kanon.python_explain_count IS 'called by kanon.explain_count; not meant to be used directly';
 
 CREATE OR REPLACE FUNCTION kanon.explain_count(
-    query text
+    query text,
+    params jsonb DEFAULT NULL,
+    publication text DEFAULT NULL
 ) RETURNS TABLE(part text, description text, accuracy text, std_error double precision)
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -23,7 +25,9 @@ AS $function$
 #variable_conflict use_column
 DECLARE
     _answer CONSTANT jsonb := kanon.python_explain_count(jsonb_build_object(
-        'query', explain_count.query));
+        'query', explain_count.query,
+        'params', explain_count.params::text,
+        'publication', explain_count.publication));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
@@ -46,10 +50,10 @@ $function$;
 COMMENT ON FUNCTION kanon.explain_count IS 'say which parts of a query are exact, which are estimated, and how';
 
 REVOKE ALL ON FUNCTION
-    kanon.explain_count(text),
+    kanon.explain_count(text, jsonb, text),
     kanon.python_explain_count(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
-    kanon.explain_count(text),
+    kanon.explain_count(text, jsonb, text),
     kanon.python_explain_count(jsonb)
 TO kanon_publisher, kanon_analyst, kanon_user;

@@ -15,7 +15,9 @@ $python$;
 COMMENT ON FUNCTION kanon.python_rewrite_count IS 'called by kanon.rewrite_count; not meant to be used directly';
 
 CREATE OR REPLACE FUNCTION kanon.rewrite_count(
-    query text
+    query text,
+    params jsonb DEFAULT NULL,
+    publication text DEFAULT NULL
 ) RETURNS text
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -23,7 +25,9 @@ AS $function$
 #variable_conflict use_column
 DECLARE
     _answer CONSTANT jsonb := kanon.python_rewrite_count(jsonb_build_object(
-        'query', rewrite_count.query));
+        'query', rewrite_count.query,
+        'params', rewrite_count.params::text,
+        'publication', rewrite_count.publication));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
@@ -45,10 +49,10 @@ $function$;
 COMMENT ON FUNCTION kanon.rewrite_count IS 'the paper''s estimate of a query, as one readable SQL statement';
 
 REVOKE ALL ON FUNCTION
-    kanon.rewrite_count(text),
+    kanon.rewrite_count(text, jsonb, text),
     kanon.python_rewrite_count(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
-    kanon.rewrite_count(text),
+    kanon.rewrite_count(text, jsonb, text),
     kanon.python_rewrite_count(jsonb)
 TO kanon_publisher, kanon_analyst, kanon_user;

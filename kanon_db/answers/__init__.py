@@ -11,19 +11,74 @@ first call would have to wait for.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from typing import Any, Final
 
-from kanon_db.declaration import EVERYBODY, TEXT, Operation, columns, parameter, value
+from kanon_db.declaration import (
+    EVERYBODY,
+    TEXT,
+    Operation,
+    ParameterType,
+    columns,
+    parameter,
+    refused,
+    value,
+)
 from kanon_db.figures import FIGURES, FigureRule
+
+
+def _read_values(given: Any, name: str) -> Mapping[str, Any] | Sequence[Any]:
+    """Read the values of a query's parameters, with all digits of its numbers."""
+    values = given
+    if isinstance(given, str):
+        with suppress(ValueError, RecursionError):
+            values = json.loads(given, parse_float=Decimal)
+    if not isinstance(values, Mapping | list | tuple):
+        raise refused(name, "a JSON array or object")
+    if isinstance(values, Mapping):
+        return {str(key): _read_value(value) for key, value in values.items()}
+    return [_read_value(value) for value in values]
+
+
+def _read_value(value: Any) -> Any:
+    """Read a value that Python passes: dates as texts, sets and arrays as lists."""
+    if isinstance(value, date):
+        return str(value)
+    if hasattr(value, "tolist"):  # numpy's
+        value = value.tolist()
+    return [*map(_read_value, value)] if isinstance(value, set | list | tuple) else value
+
+
+VALUES: Final = ParameterType(
+    "jsonb", "str | Sequence[Any] | Mapping[str, Any]", _read_values, "JSON"
+)
+"""The type of the values of a query's parameters."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueryRequest:
-    """The text of a query."""
+    """The text of a query, and what it is asked with."""
 
     query: str = parameter(
         TEXT, "A query, such as SELECT COUNT(*) FROM name WHERE age > 30.", is_positional=True
+    )
+    params: Mapping[str, Any] | Sequence[Any] | None = parameter(
+        VALUES,
+        "The values of its parameters: '[30, \"flu\"]' for $1 and $2 (or ?, %s),"
+        " '{\"x\": 30}' for :x (or %(x)s). They are constants of the query, whatever they hold.",
+        default=None,
+        follows=1,
+    )
+    publication: str | None = parameter(
+        TEXT,
+        "The publication that answers it, where FROM names the publication's source.",
+        default=None,
+        follows=1,
     )
 
 

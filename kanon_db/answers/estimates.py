@@ -7,7 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from kanon_db.answers.scope import OpenQuery, describe_estimator, open_query
 from kanon_db.errors import UnsupportedQueryError
@@ -176,14 +176,14 @@ class QueryAnswer(NamedTuple):
         ]
 
 
-def estimate_count(session: Session, query: str, figures: FigureRule | None = None) -> Estimated:
+def estimate_count(session: Session, query: str, **how: Any) -> Estimated:
     """Answer a COUNT query without groups from a publication.
 
     Raises NotFoundError when there is no such publication, or the role may not read it.
     """
     # Raises UnsupportedQueryError when the query is not answered; the error says why, and what to
     # write instead.
-    return one_count(open_query(session, query, figures))
+    return one_count(open_query(session, query, **how))
 
 
 def one_count(opened: OpenQuery) -> Estimated:
@@ -200,15 +200,13 @@ def one_count(opened: OpenQuery) -> Estimated:
     return group.estimates[0]
 
 
-def estimate_counts(
-    session: Session, query: str, figures: FigureRule | None = None
-) -> list[AnswerRow]:
+def estimate_counts(session: Session, query: str, **how: Any) -> list[AnswerRow]:
     """Answer a COUNT query with GROUP BY.
 
     Returns a row for every group that can have records, unless HAVING or LIMIT leaves it out.
     """
     # Raises UnsupportedQueryError, NotFoundError as :func:`estimate_count`.
-    return counts(open_query(session, query, figures))
+    return counts(open_query(session, query, **how))
 
 
 def counts(opened: OpenQuery) -> list[AnswerRow]:
@@ -217,20 +215,20 @@ def counts(opened: OpenQuery) -> list[AnswerRow]:
     return QueryAnswer.told(opened).rows
 
 
-def estimate(session: Session, query: str, figures: FigureRule | None = None) -> list[AnswerRow]:
+def estimate(session: Session, query: str, **how: Any) -> list[AnswerRow]:
     """Answer a query with any aggregates, with a row for each group and aggregate.
 
     Raises UnsupportedQueryError, NotFoundError as :func:`estimate_count`.
     """
-    return QueryAnswer.told(open_query(session, query, figures)).rows
+    return QueryAnswer.told(open_query(session, query, **how)).rows
 
 
-def answer(session: Session, query: str, figures: FigureRule | None = None) -> QueryAnswer:
+def answer(session: Session, query: str, **how: Any) -> QueryAnswer:
     """Answer a query with any aggregates, with or without groups.
 
     Raises UnsupportedQueryError, NotFoundError as :func:`estimate_count`.
     """
-    return QueryAnswer.of(open_query(session, query, figures))
+    return QueryAnswer.of(open_query(session, query, **how))
 
 
 def _require_one_count(query: Query, other: str) -> None:
@@ -390,7 +388,7 @@ def before_having(opened: OpenQuery) -> list[Group]:
         return each_measure(opened, before_having)
 
 
-def rewrite_count(session: Session, query: str) -> str:
+def rewrite_count(session: Session, query: str, **how: Any) -> str:
     """Return one readable statement over the published view: the paper's estimate of a query.
 
     Raises NotFoundError as for :func:`estimate_count`.
@@ -401,7 +399,7 @@ def rewrite_count(session: Session, query: str) -> str:
     # :func:`estimate_count`.
     from kanon_db.answers.rewrite import rewritten
 
-    return rewritten(open_query(session, query))
+    return rewritten(open_query(session, query, **how))
 
 
 @dataclass(frozen=True)
@@ -417,14 +415,14 @@ class Explained:
     std_error: float | None = None
 
 
-def explain_count(session: Session, query: str) -> list[Explained]:
+def explain_count(session: Session, query: str, **how: Any) -> list[Explained]:
     """Say how a query is answered: which parts are exact, which are estimated, and how well.
 
     Raises UnsupportedQueryError, NotFoundError as for :func:`estimate_count`.
     """
     from kanon_db.query.sql import Constants, write
 
-    opened = open_query(session, query)
+    opened = open_query(session, query, **how)
     publication, checked = opened.publication, opened.query
     constants = Constants(session.literal)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, get_args
@@ -60,7 +60,7 @@ from kanon_db.query.layout import (
     RowView,
     Shares,
 )
-from kanon_db.query.parse import parse_query
+from kanon_db.query.parse import beyond_publications, parse_query
 from kanon_db.session.protocol import (
     DATA_EXCEPTION_CLASS,
     INSUFFICIENT_PRIVILEGE,
@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from kanon_db.answers.rows.evidence import KnownTypes
     from kanon_db.answers.tries import Tries
     from kanon_db.publications.codes import Store
+    from kanon_db.query._lexemes import Values
     from kanon_db.query.expressions import Aggregate
     from kanon_db.query.sql import Request
 
@@ -521,6 +522,8 @@ class OpenQuery:
             raise
 
 
+_MOST_SHOWN: Final = 6
+
 _LOOKUP = """
 SELECT c.oid::text AS oid, c.relkind::text AS kind
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -530,8 +533,18 @@ WHERE n.nspname = $1::text AND c.relname = $2::text
 """
 
 
-def open_query(session: Session, query: str, figures: FigureRule | None = None) -> OpenQuery:
-    """Read a query, look up its names, and check it."""
+def open_query(
+    session: Session,
+    query: str,
+    figures: FigureRule | None = None,
+    *,
+    params: Values | None = None,
+    publication: str | None = None,
+) -> OpenQuery:
+    """Read a query, look up its names, and check it.
+
+    `params` are the values of its parameters; `publication` answers it where it names the source.
+    """
     # Raises UnsupportedQueryError when the query is not answered; the error says why, and what to
     # write instead.
     # Raises NotFoundError when there is no such publication or lookup table, or the role may not
@@ -540,23 +553,23 @@ def open_query(session: Session, query: str, figures: FigureRule | None = None) 
     limits = Limits.of(session)
     if "\\" in query:
         _require_plain_backslashes(session)
-    text = read_query(query, schema, session.heartbeat)
+    text = read_query(query, schema, session.heartbeat, values=params, any_relation=True)
     if text.databases:
         _require_this_database(session, text.databases)
-    publication = find_publication(session, text.publication.name)
-    require_whole(publication)
-    shape = kind_named(publication.kind).shape
+    asked = _find_asked(session, text.publication, schema, publication)
+    require_whole(asked)
+    shape = kind_named(asked.kind).shape
     if shape not in _LAYOUTS:
         raise refusal(
             "publications of this kind answer no counts",
-            detail=f'publication "{publication.name}" is of the kind {publication.kind}',
+            detail=f'publication "{asked.name}" is of the kind {asked.kind}',
             hint="ask a model with kanon.classify",
         )
-    layout = _LAYOUTS[shape](session, schema, publication)
+    layout = _LAYOUTS[shape](session, schema, asked)
     tables = [_lookup_table(session, written.relation, schema) for written in text.lookups]
     checked, lookups = check_query(text, layout, tables)
     opened = OpenQuery(
-        session, text, checked, publication, layout, lookups, limits, asked_figures=figures
+        session, text, checked, asked, layout, lookups, limits, asked_figures=figures
     )
     _require_readable_constants(opened)
     _require_readable_patterns(opened)
@@ -566,6 +579,52 @@ def open_query(session: Session, query: str, figures: FigureRule | None = None) 
             _require_unique(opened, lookup)
             _require_short(opened, number, lookup)
     return opened
+
+
+_OF_SOURCE: Final = """
+SELECT name, kind FROM kanon.publications
+WHERE state = 'whole'
+  AND (source = $1::text OR ($2::text::bool AND right(source, length($3::text)) = $3::text))
+ORDER BY publication_id DESC
+"""
+"""The publications of a relation that the caller may read, and so learns of."""
+
+
+def _find_asked(
+    session: Session, relation: RelationText, schema: str, named: str | None
+) -> Publication:
+    """Find the publication that a query asks: that of FROM, or one of the source that FROM names.
+
+    Raises UnsupportedQueryError, which names the publications of a source that may be read.
+    """
+    is_plain = relation.schema == schema
+    if named in (None, relation.name) and is_plain:
+        with suppress(NotFoundError):
+            return find_publication(session, relation.name)
+    own = f"{relation.schema}.{relation.name}"
+    names = [
+        row["name"]
+        for row in session.fetch(_OF_SOURCE, own, str(is_plain), f".{relation.name}")
+        if kind_named(row["kind"]).shape in _LAYOUTS
+    ]
+    if named is not None:
+        publication = find_publication(session, named)
+        if named in names:
+            return publication
+        raise refusal(
+            "the publication is not one of the relation that the query names",
+            hint=f"write FROM {session.identifier(named)}",
+        )
+    if not names:
+        if is_plain:
+            return find_publication(session, relation.name)  # raises
+        raise beyond_publications(schema)
+    more = f"; there are also {', '.join(names[1:_MOST_SHOWN])}" if names[1:] else ""
+    first = session.literal(names[0])
+    raise refusal(
+        "the query names a source, of which only publications may be asked",
+        hint=f"write FROM {session.identifier(names[0])}, or pass publication => {first}{more}",
+    )
 
 
 def _require_this_database(session: Session, named: frozenset[str]) -> None:
@@ -587,12 +646,12 @@ def _require_plain_backslashes(session: Session) -> None:
         )
 
 
-def read_query(query: str, schema: str, heartbeat: Callable[[], None]) -> QueryText:
+def read_query(query: str, schema: str, heartbeat: Callable[[], None], **how: Any) -> QueryText:
     """Read a query, and check that it asks about one publication.
 
     Raises UnsupportedQueryError.
     """
-    text = parse_query(query, schema, heartbeat)
+    text = parse_query(query, schema, heartbeat, **how)
     check_relations(text)
     return text
 

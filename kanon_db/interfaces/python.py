@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 import pandas as pd
 
-from kanon_db.answers import estimates
+from kanon_db.answers import VALUES, estimates
 from kanon_db.catalog.entries import is_registered
 from kanon_db.declaration import RELATION, Operation
 from kanon_db.declaration.parameter_types import decode_json
@@ -280,8 +280,26 @@ class Kanon(Methods):
             )  # fmt: skip
 
     @explained()
-    def count(self, query: str, *, figures: str | Mapping[str, Any] | None = None) -> pd.DataFrame:
+    def count(
+        self,
+        query: str,
+        params: str | Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        figures: str | Mapping[str, Any] | None = None,
+        publication: str | None = None,
+    ) -> pd.DataFrame:
         """Estimate COUNT, SUM, AVG, MIN, MAX and percentiles, with or without GROUP BY.
+
+        Parameters
+        ----------
+        query : str
+        params : sequence or mapping, optional
+            The values of its parameters: in turn for ``$1``, ``?`` and ``%s``, by name for ``:x``
+            and ``%(x)s``. Each is a constant, whatever it holds; a list stands for ``IN %s``.
+        figures : str or mapping, optional
+            The rule by which figures are shown, such as ``{"least": 6, "round": 5}``.
+        publication : str, optional
+            The publication that answers it, where FROM names the publication's source.
 
         Returns
         -------
@@ -292,8 +310,11 @@ class Kanon(Methods):
             has no certain bounds, or no error, these are missing.
         """
         rule = FIGURES.read(figures or {}, "figures")
+        values = None if params is None else VALUES.read(params, "params")
         with self._operation() as session:
-            answer = estimates.answer(session, query, rule)
+            answer = estimates.answer(
+                session, query, figures=rule, params=values, publication=publication
+            )
         shown = answer.shown
         is_one_count = answer.query.is_one_count
         names = answer.query.names

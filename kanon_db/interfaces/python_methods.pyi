@@ -80,16 +80,43 @@ class Methods:
     def drop_publication(self, name: str) -> None: ...
     def draw(self, name: str, *, seed: int | None = ...) -> pd.DataFrame: ...
     def estimate_count(
-        self, query: str, *, figures: str | Mapping[str, Any] | None = ...
+        self,
+        query: str,
+        *,
+        figures: str | Mapping[str, Any] | None = ...,
+        params: str | Sequence[Any] | Mapping[str, Any] | None = ...,
+        publication: str | None = ...,
     ) -> Estimated: ...
     def estimate_counts(
-        self, query: str, *, figures: str | Mapping[str, Any] | None = ...
+        self,
+        query: str,
+        *,
+        figures: str | Mapping[str, Any] | None = ...,
+        params: str | Sequence[Any] | Mapping[str, Any] | None = ...,
+        publication: str | None = ...,
     ) -> pd.DataFrame: ...
     def estimate(
-        self, query: str, *, figures: str | Mapping[str, Any] | None = ...
+        self,
+        query: str,
+        *,
+        figures: str | Mapping[str, Any] | None = ...,
+        params: str | Sequence[Any] | Mapping[str, Any] | None = ...,
+        publication: str | None = ...,
     ) -> pd.DataFrame: ...
-    def explain_count(self, query: str) -> pd.DataFrame: ...
-    def rewrite_count(self, query: str) -> str: ...
+    def explain_count(
+        self,
+        query: str,
+        *,
+        params: str | Sequence[Any] | Mapping[str, Any] | None = ...,
+        publication: str | None = ...,
+    ) -> pd.DataFrame: ...
+    def rewrite_count(
+        self,
+        query: str,
+        *,
+        params: str | Sequence[Any] | Mapping[str, Any] | None = ...,
+        publication: str | None = ...,
+    ) -> str: ...
     def classify(self, publication: str, features: str | Mapping[str, Any]) -> Classified: ...
     def classify_all(self, publication: str, rows: str | Sequence[Any]) -> pd.DataFrame: ...
     def publish_buckets(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from decimal import Decimal
 from difflib import get_close_matches
 from string import ascii_lowercase, ascii_uppercase
 from typing import ClassVar, Final, NamedTuple, TypeVar
@@ -49,20 +51,35 @@ class Lexeme(NamedTuple):
 _LETTER: Final = r"[^\x00-@\[-^`{-\x7F]"
 _IN_WORD: Final = rf"(?: {_LETTER} | [0-9$] )"
 
-_LEXEME: Final = re.compile(
-    rf"""
+_NAME: Final = rf"{_LETTER}{_IN_WORD}{{0,62}}"
+_PERCENT: Final = rf"%s (?! {_IN_WORD} ) | \?"
+_PARAMETER: Final = rf"""
+    \$ (?P<place> [0-9]{{1,5}} ) | : (?P<colon> {_NAME} ) | % \( (?P<key> {_NAME} ) \) s
+  | {_PERCENT}
+"""
+
+
+def _lexeme(parameter: str, other: str) -> re.Pattern[str]:
+    """Compile what is a lexeme: a parameter among them, and what is no operator for that."""
+    return re.compile(
+        rf"""
     (?P<space> [ \t\n\r\f]+ )
+  | (?P<parameter> {parameter} )
   | (?P<comment> -- | /\* )
   | (?P<escape> [BbEeNnXx]' | [Uu]&['"] )
   | (?P<word> {_LETTER} {_IN_WORD}* )
   | (?P<number> (?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+) (?:[Ee][+-]?[0-9]+)? (?! {_IN_WORD} | \. ) )
   | (?P<string> '(?:[^']|'')*+' )
   | (?P<name> "(?:[^"]|"")++" )
-  | (?P<operator> (?: (?!--|/\*) [-+*/<>=~!@\#%^&|`?] )+ )
+  | (?P<operator> (?: (?! -- | /\* | {other} ) [-+*/<>=~!@\#%^&|`?] )+ )
   | (?P<symbol> :: | [(),.;\[\]] )
     """,
-    re.VERBOSE,
-)
+        re.VERBOSE,
+    )
+
+
+_NEVER: Final = "(?!)"
+_LEXEME: Final = _lexeme(_NEVER, _NEVER)
 
 # PostgreSQL takes the longest run of operator characters, then gives back + and - at its end,
 # except from an operator that holds one of ~ ! @ # % ^ & | ` ?, hence not after "!=", "%", "||".
@@ -72,19 +89,84 @@ _OPERATORS: Final = re.compile(
 
 _TO_LOWER: Final = str.maketrans(ascii_uppercase, ascii_lowercase)  # ASCII only, as PostgreSQL
 
+_VALUES_HINT: Final = (
+    "pass values with params => '[30, \"flu\"]' for $1 and $2, or params => '{\"x\": 30}' for :x;"
+    " or write constants, in single quotes"
+)
 _UNREADABLE: Final = {
     "'": ("a quoted string does not end", "close it with a single quote; write '' for one inside"),
     '"': (
         "a quoted name is empty or does not end",
         'close it with a double quote; write "" for one inside',
     ),
-    "$": ("parameters and dollar quotes are not supported", "write constants, in single quotes"),
-    ":": ("parameters are not supported", "write constants in the query"),
+    "$": ("a parameter has no value, or quotes are dollars", _VALUES_HINT),
+    ":": ("a parameter has no value", _VALUES_HINT),
 }
 
 
-def scan(query: str) -> list[Lexeme]:
-    """Split a query into its lexemes.
+Values = Mapping[str, object] | Sequence[object]
+"""The values of a query's parameters, by name or in turn."""
+
+
+class Parameters:
+    """Puts constants in place of a query's parameters; no value becomes text of the query."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+        self._n_read = 0
+        self._room = MAX_LENGTH
+
+    def read(self, parameter: re.Match[str], before: Lexeme | None) -> list[Lexeme]:
+        """Return the lexemes of a parameter's value; those of a list stand in its brackets."""
+        position = parameter.start() + 1
+        value = self._value(parameter)
+        if not isinstance(value, list | tuple):
+            return [self._constant(value, position)]
+        if not value:
+            raise refusal("a list is empty", position, LISTED)
+
+        def symbol(text: str) -> Lexeme:
+            return Lexeme("symbol", text, position)
+
+        listed = [part for one in value for part in (symbol(","), self._constant(one, position))]
+        if before and before.is_word("in"):
+            return [symbol("("), *listed[1:], symbol(")")]
+        return [Lexeme("word", "array", position), symbol("["), *listed[1:], symbol("]")]
+
+    def check_all_read(self) -> None:
+        """Refuse more values than the query has parameters."""
+        if not isinstance(self._values, Mapping) and self._n_read < len(self._values):
+            raise refusal("there are more values than parameters", hint=_VALUES_HINT)
+
+    def _value(self, parameter: re.Match[str]) -> object:
+        name = parameter["colon"] or parameter["key"]
+        if isinstance(self._values, Mapping):
+            if name in self._values:
+                return self._values[name]
+        elif not name:
+            place = int(parameter["place"] or self._n_read + 1)
+            if 0 < place <= len(self._values):
+                self._n_read = max(self._n_read, place)
+                return self._values[place - 1]
+        raise refusal("a parameter has no value", parameter.start() + 1, _VALUES_HINT)
+
+    def _constant(self, value: object, position: int) -> Lexeme:
+        match value:
+            case None | bool():
+                return Lexeme("word", "null" if value is None else str(value).lower(), position)
+            case str():
+                _check_characters(value)
+                self._room -= len(value)
+                if self._room < 0:
+                    raise refusal("the values of parameters are too long", position)
+                return Lexeme("string", value, position)
+            case int() | float() | Decimal() if math.isfinite(value):
+                return Lexeme("number", str(value), position)
+        raise refusal("the value of a parameter is no constant", position, _VALUES_HINT)
+
+
+def scan(query: str, values: Values | None = None) -> list[Lexeme]:
+    """Split a query into its lexemes; `values` are those of its parameters.
 
     Raises UnsupportedQueryError.
     """
@@ -92,15 +174,19 @@ def scan(query: str) -> list[Lexeme]:
     # on, its default, a backslash in a plain string is an ordinary character.
     _check_characters(query)
     lexemes: list[Lexeme] = []
+    pattern = _LEXEME if values is None else _lexeme(_PARAMETER, rf"% \( {_NAME} | {_PERCENT}")
+    parameters = Parameters(values or ())
     at = 0
     while at < len(query):
-        match = _LEXEME.match(query, at)
+        match = pattern.match(query, at)
         if match is None or match.lastgroup is None:
             raise _unreadable(query[at], at + 1)
         position, at, text = at + 1, match.end(), match.group()
         match match.lastgroup:
             case "space":
                 continue
+            case "parameter":
+                lexemes += parameters.read(match, lexemes[-1] if lexemes else None)
             case "comment":
                 at = _end_of_comment(query, position - 1)
             case "escape":
@@ -128,6 +214,7 @@ def scan(query: str) -> list[Lexeme]:
                 lexemes.append(Lexeme("number", text, position))
             case _:
                 lexemes.append(Lexeme("symbol", text, position))
+    parameters.check_all_read()
     if len(lexemes) > MAX_LEXEMES:
         raise UnsupportedQueryError(
             "the query is too long",
@@ -194,7 +281,7 @@ def _operators(run: str, position: int) -> list[Lexeme]:
     match = _OPERATORS.fullmatch(run)
     if match is None:
         if run == "?":
-            raise refusal("parameters are not supported", position, "write constants in the query")
+            raise refusal("a parameter has no value", position, _VALUES_HINT)
         if "`" in run:
             raise refusal(
                 "backquotes are not supported", position, "quote names with double quotes"

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, combinations
 from typing import Final, NamedTuple
 
-from kanon_db.query._lexemes import Lexeme, is_bare_alias, is_name, scan
+from kanon_db.errors import UnsupportedQueryError
+from kanon_db.query._lexemes import Lexeme, Values, is_bare_alias, is_name, scan
 from kanon_db.query._syntax import ExpressionParser
 from kanon_db.query.expressions import (
     Aggregate,
@@ -344,12 +345,23 @@ class LookupJoin(NamedTuple):
 _CLAUSES: Final = ("where", "group", "having", "order", "limit", "offset", "fetch")
 
 
+def beyond_publications(published_schema: str) -> UnsupportedQueryError:
+    """Make the error for a relation that is no publication."""
+    return refusal(
+        "only publications can be queried",
+        hint=f"write only the publication's name, or put the schema {published_schema} before it",
+    )
+
+
 class QueryParser(ExpressionParser):
     """Reads a query; each method reads one construct, from its first lexeme on."""
 
-    def __init__(self, lexemes: Sequence[Lexeme], published_schema: str) -> None:
+    def __init__(
+        self, lexemes: Sequence[Lexeme], published_schema: str, *, any_relation: bool
+    ) -> None:
         super().__init__(lexemes)
         self._published = published_schema
+        self._any_relation = any_relation
         self._named: dict[str, FilteredRelation | None] = {}  # by WITH; None, once it is used
         self._parts = PartsBudget()
         self._totals: list[RelationText] = []
@@ -363,7 +375,9 @@ class QueryParser(ExpressionParser):
         text = self.read_select()
         if self.here.kind != "end":
             raise self.refuse_next()
-        if any(total.name != text.publication.name for total in self._totals):
+        own = text.publication
+        totals = [total._replace(schema=total.schema or self._published) for total in self._totals]
+        if any((total.schema, total.name) != (own.schema, own.name) for total in totals):
             raise refusal(
                 "a subselect asks another relation than the query",
                 hint="write SUM(COUNT(*)) OVER () for the total of all groups",
@@ -490,7 +504,7 @@ class QueryParser(ExpressionParser):
                 "only JOIN and LEFT JOIN with a condition on one column each are supported",
                 hint="write LEFT JOIN ... ON a = b, or USING (a)",
             )
-        return source._replace(publication=first._replace(schema=self._published))
+        return source._replace(publication=first._replace(schema=first.schema or self._published))
 
     def may_publish(self, relation: RelationText) -> bool:
         """Whether a relation's name may be that of a publication."""
@@ -498,12 +512,8 @@ class QueryParser(ExpressionParser):
 
     def check_schema(self, relation: RelationText) -> None:
         """Refuse a relation of another schema than that of the publications."""
-        if not self.may_publish(relation):
-            raise refusal(
-                "only publications can be queried",
-                hint="write only the publication's name, or put the schema"
-                f" {self._published} before it",
-            )
+        if not self.may_publish(relation) and not self._any_relation:
+            raise beyond_publications(self._published)
 
     def read_relation(self) -> RelationText:
         """Read a relation with its qualifiers and its alias."""
@@ -690,13 +700,17 @@ def parse_query(
     query: str,
     published_schema: str = "published",
     heartbeat: Callable[[], None] = lambda: None,
+    *,
+    values: Values | None = None,
+    any_relation: bool = False,
 ) -> QueryText:
-    """Read a query on a publication in the schema `published_schema`.
+    """Read a query on a publication in the schema `published_schema`; `values` of its parameters.
 
     Raises UnsupportedQueryError, which repeats no name and no value of the query.
     """
-    # `heartbeat` is called between steps, each of which takes less than a second.
-    lexemes = scan(query)
+    # `heartbeat` is called between steps, each of which takes less than a second; `any_relation`:
+    # FROM may name a relation of another schema, which the caller looks up.
+    lexemes = scan(query, values)
     heartbeat()
     if lexemes and lexemes[-1].is_symbol(";"):
         lexemes.pop()
@@ -705,7 +719,7 @@ def parse_query(
     if not lexemes[0].is_word("select", "with"):
         raise refusal("the query is not a SELECT statement", lexemes[0].position)
     try:
-        text = QueryParser(lexemes, published_schema).read_query()
+        text = QueryParser(lexemes, published_schema, any_relation=any_relation).read_query()
     except RecursionError:
         raise refusal("the query nests too deeply", hint="use fewer parentheses") from None
     heartbeat()
@@ -713,8 +727,8 @@ def parse_query(
     expressions = [
         part
         for part in (
-            *(item.expression for item in text.items), text.where, *text.group, text.having,
-            *(item.expression for item in text.order), *text.selected,
+            *(item.expression for item in (*text.items, *text.grouped)), text.where, *text.group,
+            text.having, *(item.expression for item in text.order), *text.selected,
         )
         if part is not None
     ]  # fmt: skip

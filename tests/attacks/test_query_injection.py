@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import psycopg
@@ -161,14 +162,31 @@ def test_regular_expressions_do_not_backtrack(parties: Parties) -> None:
     fetch(parties.analyst, "RESET statement_timeout")
 
 
+HOSTILE = (
+    "'; DROP TABLE data.canary; --", "$1", "%s", "\\", "\\'", "{}", "a''b", "x" * 10_000,
+    "\u202e", "' OR '1' = '1",
+)  # fmt: skip
+
+
+@pytest.mark.pitfall(11)
+def test_values_of_parameters_stay_values(parties: Parties) -> None:
+    """No value of a parameter becomes text of the query, nor a name, a list or a second value."""
+    ask = "SELECT * FROM kanon.estimate_count($1, params => $2::text::jsonb)"
+    for constant in HOSTILE:
+        values = {"x": constant, "sick": constant, "list": [constant, constant]}
+        for test in ("sick <> :x", "sick <> %(sick)s", "NOT sick IN :list", "sick <> ALL (:list)"):
+            query, given = f"{COUNT} WHERE age < 20 AND {test}", json.dumps(values)
+            assert fetch(parties.admin, ask, query, given)[0][:4] == (200, 0, 200, 200), test
+        for query in (f"{COUNT} WHERE age < $1", "SELECT COUNT(*) FROM $1", f"{COUNT} LIMIT $1"):
+            given = json.dumps([constant])
+            assert sqlstate_of(lambda q=query, g=given: fetch(parties.admin, ask, q, g)) == "0A000"
+
+
 @pytest.mark.pitfall(11)
 def test_constants_stay_constants(parties: Parties) -> None:
     """Whatever a constant holds, it is compared and nothing else."""
     kanon = Functions(parties.admin)
-    for constant in (
-        "'; DROP TABLE data.canary; --", "$1", "%s", "\\", "\\'", "{}", "a''b", "x" * 10_000,
-        "\u202e", "' OR '1' = '1",
-    ):  # fmt: skip
+    for constant in HOSTILE:
         quoted = constant.replace("'", "''")
         query = f"{COUNT} WHERE age < 20 AND sick <> '{quoted}'"
         assert kanon.estimate(query) == (200, 0, 200, 200), constant

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.integration.parties import Functions, Parties, fetch, parties, quoted
+from tests.integration.parties import Functions, Parties, fetch, parties, quoted, sqlstate_of
 from tests.meaning.asked import ASKED, Asked
 from tests.meaning.tables import EXACT
 from tests.profiles import long_but
@@ -133,6 +133,92 @@ def test_a_question_is_answered_or_refused_with_the_line_to_write(
     assert asked.hint in (caught.value.diag.message_hint or "")
     for line in asked.instead:
         assert faults_of(parties, publication, line) == []
+
+
+PARAMETERS = (
+    ("age > $2 AND dx = $1", ["flu", 30], "age > 30 AND dx = 'flu'"),
+    ("age>? AND income<=?", [30, 30000.25], "age > 30 AND income <= 30000.25"),
+    ("age-%s>%s AND dx=%s", [-3, 30, "flu"], "age - -3 > 30 AND dx = 'flu'"),
+    ("race IN %(r)s AND age %2 = :n", {"r": ["asian", "black"], "n": 1},
+     "race IN ('asian', 'black') AND age % 2 = 1"),
+    ("race = ANY(:r) OR born>=:d::date", {"r": ["white"], "d": "1990-01-01"},
+     "race = 'white' OR born >= DATE '1990-01-01'"),
+    ("sex LIKE $1 OR (dx IS NULL) = $2", ["f%", True], "sex LIKE 'f%' OR (dx IS NULL) = TRUE"),
+    ("coalesce(dx, $1) = 'x' OR age IN ($2, $2)", [None, 40],
+     "coalesce(dx, NULL) = 'x' OR age = 40"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("condition", "values", "meant"), PARAMETERS)
+def test_parameters_are_constants(
+    parties: Parties, condition: str, values: Any, meant: str
+) -> None:
+    ask = "SELECT * FROM kanon.estimate($1, params => $2::text::jsonb)"
+    count = "SELECT sex, COUNT(*), SUM(age) FROM people_b WHERE {} GROUP BY sex"
+    found = fetch(parties.analyst, ask, count.format(condition), json.dumps(values))
+    assert found == fetch(parties.analyst, ask, count.format(meant), None)
+
+
+@pytest.mark.parametrize(
+    ("condition", "values"),
+    [
+        ("age > $1", []), ("age > $2", [1]), ("age > $0", [1]), ("age > $1", [1, 2]),
+        ("age > :x", {"y": 1}), ("age > :x", [1]), ("age > $1", {"x": 1}), ("age IN $1", [[]]),
+        ("age > $1", [{"x": 1}]), ("age > $1", [[[1]]]), ("race = $1", ["\u0001" * 100_001]),
+    ],
+)  # fmt: skip
+def test_parameters_without_a_value_are_refused(
+    parties: Parties, condition: str, values: Any
+) -> None:
+    ask = "SELECT * FROM kanon.estimate($1, params => $2::text::jsonb)"
+    query = f"SELECT COUNT(*) FROM people_b WHERE {condition}"
+    assert sqlstate_of(lambda: fetch(parties.analyst, ask, query, json.dumps(values))) == REFUSED
+
+
+OF_SOURCE = f"SELECT sex, COUNT(*) FROM {EXACT}.people WHERE people.dx = 'flu' GROUP BY sex"
+
+
+def test_a_source_is_asked_through_its_publication(parties: Parties) -> None:
+    """Who asks the table that they may not read is told which publication of it they may ask."""
+    for query in (OF_SOURCE, OF_SOURCE.replace(f"{EXACT}.people", "people")):
+        with pytest.raises(psycopg.Error) as caught:
+            fetch(parties.analyst, "SELECT * FROM kanon.estimate($1)", query)
+        hint = caught.value.diag.message_hint or ""
+        assert caught.value.sqlstate == REFUSED
+        assert all(f"{name}" in hint for name in PUBLICATIONS)
+        first = re.search(r"publication => '(\w+)'", hint)
+        assert first
+        for name in {first[1], *PUBLICATIONS}:
+            found = fetch(
+                parties.analyst, "SELECT * FROM kanon.estimate($1, publication => $2)", query, name
+            )
+            own = asked_of(name, OF_SOURCE.replace(f"{EXACT}.", ""))
+            assert found == fetch(parties.analyst, "SELECT * FROM kanon.estimate($1)", own)
+
+
+def test_a_source_whose_publications_are_not_ones_own_is_as_one_that_is_not_there(
+    parties: Parties,
+) -> None:
+    fetch(parties.publisher, f"CREATE TABLE {EXACT}.hidden AS TABLE {EXACT}.people")
+    functions = Functions(parties.publisher)
+    functions.register(f"{EXACT}.hidden", ("age", "sex"), "dx")
+    privacy = '{"default": 0.7, "null": 0.9}'
+    functions.call("publish_buckets", f"{EXACT}.hidden", "hidden_b", privacy=privacy, readers=[])
+
+    def refusal(relation: str, publication: str | None) -> tuple[Any, ...]:
+        with pytest.raises(psycopg.Error) as caught:
+            fetch(
+                parties.analyst, "SELECT * FROM kanon.estimate($1, publication => $2)",
+                f"SELECT COUNT(*) FROM {relation}", publication,
+            )  # fmt: skip
+        told = caught.value.diag
+        detail = (told.message_detail or "").replace(publication or relation, "it")
+        return caught.value.sqlstate, told.message_primary, detail, told.message_hint
+
+    for name in ("hidden", f"{EXACT}.hidden"):
+        assert refusal(name, None) == refusal(name.replace("hidden", "nothing"), None)
+        assert refusal(name, "hidden_b") == refusal(name, "nothing_b")
+        assert refusal(name, "people_b") == refusal(name.replace("hidden", "nothing"), "people_b")
 
 
 @pytest.mark.long

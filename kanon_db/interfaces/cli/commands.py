@@ -587,6 +587,16 @@ def report(
     help="Also say what is exact and what is estimated, and print the SQL that answers the query.",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
+@click.option(
+    "--params",
+    metavar="JSON",
+    help="The values of its parameters: '[30, \"flu\"]' for $1 and $2, '{\"x\": 30}' for :x.",
+)
+@click.option(
+    "--publication",
+    metavar="NAME",
+    help="The publication that answers it, where FROM names the publication's source.",
+)
 @figure_option
 def query(
     statement: str,
@@ -596,6 +606,8 @@ def query(
     explain: bool,
     as_csv: bool,
     as_json: bool,
+    params: str | None,
+    publication: str | None,
     figures: str | None,
 ) -> None:
     """Answer a query for counts, sums, percentiles and the like from a publication.
@@ -606,8 +618,9 @@ def query(
     if as_csv and (as_json or explain):
         raise click.UsageError("--csv cannot be combined with --json or --explain")
     with connected(dsn, directory, as_json=as_json or as_csv) as kanon:
-        explained = kanon.explain_count(statement) if explain else None
-        answer = kanon.count(statement, figures=figures)
+        how: dict[str, Any] = {"params": params, "publication": publication}
+        explained = kanon.explain_count(statement, **how) if explain else None
+        answer = kanon.count(statement, figures=figures, **how)
     if as_csv:
         console.print_csv(answer)
     elif as_json:
