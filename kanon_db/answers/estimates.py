@@ -7,7 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from kanon_db.answers.scope import OpenQuery, describe_estimator, open_query
 from kanon_db.errors import UnsupportedQueryError
@@ -24,6 +24,7 @@ from kanon_db.query.expressions import (
     Measure,
     Membership,
     Query,
+    Values,
     WindowTotal,
     attributes,
     refusal,
@@ -176,14 +177,20 @@ class QueryAnswer(NamedTuple):
         ]
 
 
-def estimate_count(session: Session, query: str, **how: Any) -> Estimated:
+def estimate_count(
+    session: Session,
+    query: str,
+    figures: FigureRule | None = None,
+    params: Values | None = None,
+    publication: str | None = None,
+) -> Estimated:
     """Answer a COUNT query without groups from a publication.
 
     Raises NotFoundError when there is no such publication, or the role may not read it.
     """
     # Raises UnsupportedQueryError when the query is not answered; the error says why, and what to
     # write instead.
-    return one_count(open_query(session, query, **how))
+    return one_count(open_query(session, query, figures, params, publication))
 
 
 def one_count(opened: OpenQuery) -> Estimated:
@@ -200,13 +207,19 @@ def one_count(opened: OpenQuery) -> Estimated:
     return group.estimates[0]
 
 
-def estimate_counts(session: Session, query: str, **how: Any) -> list[AnswerRow]:
+def estimate_counts(
+    session: Session,
+    query: str,
+    figures: FigureRule | None = None,
+    params: Values | None = None,
+    publication: str | None = None,
+) -> list[AnswerRow]:
     """Answer a COUNT query with GROUP BY.
 
     Returns a row for every group that can have records, unless HAVING or LIMIT leaves it out.
     """
     # Raises UnsupportedQueryError, NotFoundError as :func:`estimate_count`.
-    return counts(open_query(session, query, **how))
+    return counts(open_query(session, query, figures, params, publication))
 
 
 def counts(opened: OpenQuery) -> list[AnswerRow]:
@@ -215,20 +228,32 @@ def counts(opened: OpenQuery) -> list[AnswerRow]:
     return QueryAnswer.told(opened).rows
 
 
-def estimate(session: Session, query: str, **how: Any) -> list[AnswerRow]:
+def estimate(
+    session: Session,
+    query: str,
+    figures: FigureRule | None = None,
+    params: Values | None = None,
+    publication: str | None = None,
+) -> list[AnswerRow]:
     """Answer a query with any aggregates, with a row for each group and aggregate.
 
     Raises UnsupportedQueryError, NotFoundError as :func:`estimate_count`.
     """
-    return QueryAnswer.told(open_query(session, query, **how)).rows
+    return QueryAnswer.told(open_query(session, query, figures, params, publication)).rows
 
 
-def answer(session: Session, query: str, **how: Any) -> QueryAnswer:
+def answer(
+    session: Session,
+    query: str,
+    figures: FigureRule | None = None,
+    params: Values | None = None,
+    publication: str | None = None,
+) -> QueryAnswer:
     """Answer a query with any aggregates, with or without groups.
 
     Raises UnsupportedQueryError, NotFoundError as :func:`estimate_count`.
     """
-    return QueryAnswer.of(open_query(session, query, **how))
+    return QueryAnswer.of(open_query(session, query, figures, params, publication))
 
 
 def _require_one_count(query: Query, other: str) -> None:
@@ -388,7 +413,12 @@ def before_having(opened: OpenQuery) -> list[Group]:
         return each_measure(opened, before_having)
 
 
-def rewrite_count(session: Session, query: str, **how: Any) -> str:
+def rewrite_count(
+    session: Session,
+    query: str,
+    params: Values | None = None,
+    publication: str | None = None,
+) -> str:
     """Return one readable statement over the published view: the paper's estimate of a query.
 
     Raises NotFoundError as for :func:`estimate_count`.
@@ -399,7 +429,7 @@ def rewrite_count(session: Session, query: str, **how: Any) -> str:
     # :func:`estimate_count`.
     from kanon_db.answers.rewrite import rewritten
 
-    return rewritten(open_query(session, query, **how))
+    return rewritten(open_query(session, query, None, params, publication))
 
 
 @dataclass(frozen=True)
@@ -415,24 +445,29 @@ class Explained:
     std_error: float | None = None
 
 
-def explain_count(session: Session, query: str, **how: Any) -> list[Explained]:
+def explain_count(
+    session: Session,
+    query: str,
+    params: Values | None = None,
+    publication: str | None = None,
+) -> list[Explained]:
     """Say how a query is answered: which parts are exact, which are estimated, and how well.
 
     Raises UnsupportedQueryError, NotFoundError as for :func:`estimate_count`.
     """
     from kanon_db.query.sql import Constants, write
 
-    opened = open_query(session, query, **how)
-    publication, checked = opened.publication, opened.query
+    opened = open_query(session, query, None, params, publication)
+    entry, checked = opened.publication, opened.query
     constants = Constants(session.literal)
 
     def line(part: str, expression: Expression) -> Explained:
         text = write(expression, _plain_name(opened), constants)
         return Explained(part, text, _accuracy(expression, opened))
 
-    described = f"{publication.name}: {publication.kind}, {publication.records} records"
-    if publication.left_out:
-        described += f", {publication.left_out} of them left out"
+    described = f"{entry.name}: {entry.kind}, {entry.records} records"
+    if entry.left_out:
+        described += f", {entry.left_out} of them left out"
     lines = [Explained("publication", described)]
     lines += [Explained("note", note) for note in notes_of(opened)]
     lines += [line("condition", part) for part in parts_of(checked.where)]
@@ -446,8 +481,8 @@ def explain_count(session: Session, query: str, **how: Any) -> list[Explained]:
             for e in estimates
         )
         accuracy = _EXACT if is_exact else _ESTIMATED[isinstance(opened.layout, BucketLayout)]
-        if publication.left_out and not is_exact:
-            accuracy += f"; {publication.left_out} records are left out"
+        if entry.left_out and not is_exact:
+            accuracy += f"; {entry.left_out} records are left out"
         lines.append(Explained("aggregate", measure.label, accuracy, expected))
     lines += [Explained("plan", plan) for plan in _describe_plans(opened)]
     lines.append(Explained("estimator", describe_estimator(opened.layout)))

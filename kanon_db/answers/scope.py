@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, get_args
@@ -13,7 +13,7 @@ from typing import Literal as OneOf
 from kanon_db.answers.plan import Plan
 from kanon_db.catalog.entries import (
     Publication,
-    find_publication,
+    find_asked,
     published_schema,
     require_harmless,
     require_whole,
@@ -60,7 +60,7 @@ from kanon_db.query.layout import (
     RowView,
     Shares,
 )
-from kanon_db.query.parse import beyond_publications, parse_query
+from kanon_db.query.parse import parse_query
 from kanon_db.session.protocol import (
     DATA_EXCEPTION_CLASS,
     INSUFFICIENT_PRIVILEGE,
@@ -81,8 +81,7 @@ if TYPE_CHECKING:
     from kanon_db.answers.rows.evidence import KnownTypes
     from kanon_db.answers.tries import Tries
     from kanon_db.publications.codes import Store
-    from kanon_db.query._lexemes import Values
-    from kanon_db.query.expressions import Aggregate
+    from kanon_db.query.expressions import Aggregate, Values
     from kanon_db.query.sql import Request
 
 
@@ -522,8 +521,6 @@ class OpenQuery:
             raise
 
 
-_MOST_SHOWN: Final = 6
-
 _LOOKUP = """
 SELECT c.oid::text AS oid, c.relkind::text AS kind
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -537,7 +534,6 @@ def open_query(
     session: Session,
     query: str,
     figures: FigureRule | None = None,
-    *,
     params: Values | None = None,
     publication: str | None = None,
 ) -> OpenQuery:
@@ -556,20 +552,19 @@ def open_query(
     text = read_query(query, schema, session.heartbeat, values=params, any_relation=True)
     if text.databases:
         _require_this_database(session, text.databases)
-    asked = _find_asked(session, text.publication, schema, publication)
-    require_whole(asked)
-    shape = kind_named(asked.kind).shape
-    if shape not in _LAYOUTS:
+    entry = find_asked(session, text.publication, publication, _answers)
+    require_whole(entry)
+    if not _answers(entry.kind):
         raise refusal(
             "publications of this kind answer no counts",
-            detail=f'publication "{asked.name}" is of the kind {asked.kind}',
+            detail=f'publication "{entry.name}" is of the kind {entry.kind}',
             hint="ask a model with kanon.classify",
         )
-    layout = _LAYOUTS[shape](session, schema, asked)
+    layout = _LAYOUTS[kind_named(entry.kind).shape](session, schema, entry)
     tables = [_lookup_table(session, written.relation, schema) for written in text.lookups]
     checked, lookups = check_query(text, layout, tables)
     opened = OpenQuery(
-        session, text, checked, asked, layout, lookups, limits, asked_figures=figures
+        session, text, checked, entry, layout, lookups, limits, asked_figures=figures
     )
     _require_readable_constants(opened)
     _require_readable_patterns(opened)
@@ -581,50 +576,9 @@ def open_query(
     return opened
 
 
-_OF_SOURCE: Final = """
-SELECT name, kind FROM kanon.publications
-WHERE state = 'whole'
-  AND (source = $1::text OR ($2::text::bool AND right(source, length($3::text)) = $3::text))
-ORDER BY publication_id DESC
-"""
-"""The publications of a relation that the caller may read, and so learns of."""
-
-
-def _find_asked(
-    session: Session, relation: RelationText, schema: str, named: str | None
-) -> Publication:
-    """Find the publication that a query asks: that of FROM, or one of the source that FROM names.
-
-    Raises UnsupportedQueryError, which names the publications of a source that may be read.
-    """
-    is_plain = relation.schema == schema
-    if named in (None, relation.name) and is_plain:
-        with suppress(NotFoundError):
-            return find_publication(session, relation.name)
-    own = f"{relation.schema}.{relation.name}"
-    names = [
-        row["name"]
-        for row in session.fetch(_OF_SOURCE, own, str(is_plain), f".{relation.name}")
-        if kind_named(row["kind"]).shape in _LAYOUTS
-    ]
-    if named is not None:
-        publication = find_publication(session, named)
-        if named in names:
-            return publication
-        raise refusal(
-            "the publication is not one of the relation that the query names",
-            hint=f"write FROM {session.identifier(named)}",
-        )
-    if not names:
-        if is_plain:
-            return find_publication(session, relation.name)  # raises
-        raise beyond_publications(schema)
-    more = f"; there are also {', '.join(names[1:_MOST_SHOWN])}" if names[1:] else ""
-    first = session.literal(names[0])
-    raise refusal(
-        "the query names a source, of which only publications may be asked",
-        hint=f"write FROM {session.identifier(names[0])}, or pass publication => {first}{more}",
-    )
+def _answers(kind: str) -> bool:
+    """Whether publications of a kind answer counts."""
+    return kind_named(kind).shape in _LAYOUTS
 
 
 def _require_this_database(session: Session, named: frozenset[str]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import pairwise
@@ -23,9 +24,11 @@ from kanon_db.errors import (
     ReplacedError,
     SchemaMismatchError,
     ServerError,
+    UnsupportedQueryError,
     VerificationError,
 )
 from kanon_db.figures import FigureRule
+from kanon_db.query.expressions import RelationText, beyond_publications
 from kanon_db.session.protocol import Row, Session, fetch_one
 from kanon_db.transfer.columns import (
     ColumnType,
@@ -487,6 +490,53 @@ def find_publication(session: Session, name: str) -> Publication:
     if publication.is_whole:
         _require_sound(publication, found["bytes"], json.loads(found["columns"]))
     return publication
+
+
+_OF_SOURCE: Final = """
+SELECT name, kind FROM kanon.publications
+WHERE state = 'whole'
+  AND (source = $1::text OR ($2::text::bool AND right(source, length($3::text)) = $3::text))
+ORDER BY publication_id DESC
+"""
+"""The publications of a relation that the caller may read, and so learns of."""
+
+_MOST_SHOWN: Final = 6
+
+
+def find_asked(
+    session: Session, relation: RelationText, named: str | None, answers: Callable[[str], bool]
+) -> Publication:
+    """Find the publication that a query asks: that of FROM, or one of the source that FROM names.
+
+    Raises UnsupportedQueryError, which names the publications of a source that may be read.
+    """
+    # `answers`: whether publications of a kind do. Of a source with no such publication, nothing
+    # is told that is not told of a relation that does not exist.
+    schema = published_schema(session)
+    is_plain = relation.schema == schema
+    if is_plain and named in (None, relation.name):
+        with suppress(NotFoundError):
+            return find_publication(session, relation.name)
+    own = (f"{relation.schema}.{relation.name}", str(is_plain), f".{relation.name}")
+    names = [row["name"] for row in session.fetch(_OF_SOURCE, *own) if answers(row["kind"])]
+    if named is not None:
+        publication = find_publication(session, named)
+        if named in names:
+            return publication
+        raise UnsupportedQueryError(
+            "the publication is not one of the relation that the query names",
+            hint=f"write FROM {session.identifier(named)}",
+        )
+    if names:
+        more = f"; there are also {', '.join(names[1:_MOST_SHOWN])}" if names[1:] else ""
+        first, literal = session.identifier(names[0]), session.literal(names[0])
+        raise UnsupportedQueryError(
+            "the query names a source, of which only publications may be asked",
+            hint=f"write FROM {first}, or pass publication => {literal}{more}",
+        )
+    if not is_plain:
+        raise beyond_publications(schema)
+    return find_publication(session, relation.name)  # which says that there is none
 
 
 def _is_name(given: Any) -> bool:

@@ -13,7 +13,7 @@ from typing import Literal as OneOf
 
 from kanon_db.declaration import MAX_NAME_BYTES
 from kanon_db.errors import UnsupportedQueryError
-from kanon_db.query.expressions import ALLOWED, refusal
+from kanon_db.query.expressions import ALLOWED, Values, refusal
 
 MAX_LENGTH: Final = 100_000
 """The most characters that a query may have."""
@@ -102,10 +102,6 @@ _UNREADABLE: Final = {
     "$": ("a parameter has no value, or quotes are dollars", _VALUES_HINT),
     ":": ("a parameter has no value", _VALUES_HINT),
 }
-
-
-Values = Mapping[str, object] | Sequence[object]
-"""The values of a query's parameters, by name or in turn."""
 
 
 class Parameters:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal, localcontext
 from operator import attrgetter
-from typing import ClassVar, Final, NamedTuple, TypeVar, dataclass_transform
+from typing import ClassVar, Final, NamedTuple, TypeAlias, TypeVar, dataclass_transform
 from typing import Literal as OneOf
 
 from kanon_db.errors import UnsupportedQueryError
@@ -24,6 +24,10 @@ ALLOWED: Final = (
     " IS NULL, IS DISTINCT FROM, AND, OR, NOT, arithmetic, EXTRACT (also of AGE), date_trunc, CASE,"
     " COALESCE, NULLIF, casts, and functions such as floor, upper, left and ||"
 )
+
+
+Values: TypeAlias = Mapping[str, object] | Sequence[object]
+"""The values of a query's parameters, by name or in turn."""
 
 
 def refusal(
@@ -637,6 +641,14 @@ class RelationText(NamedTuple):
         if self.alias is not None:
             return qualifier == (self.alias,)
         return qualifier in ((self.name,), (self.schema, self.name))
+
+
+def beyond_publications(published_schema: str) -> UnsupportedQueryError:
+    """Make the error for a relation that is no publication."""
+    return refusal(
+        "only publications can be queried",
+        hint=f"write only the publication's name, or put the schema {published_schema} before it",
+    )
 
 
 class LookupText(NamedTuple):

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, combinations
 from typing import Final, NamedTuple
 
-from kanon_db.errors import UnsupportedQueryError
-from kanon_db.query._lexemes import Lexeme, Values, is_bare_alias, is_name, scan
+from kanon_db.query._lexemes import Lexeme, is_bare_alias, is_name, scan
 from kanon_db.query._syntax import ExpressionParser
 from kanon_db.query.expressions import (
     Aggregate,
@@ -25,8 +24,10 @@ from kanon_db.query.expressions import (
     Range,
     RelationText,
     TruthTest,
+    Values,
     WindowTotal,
     aggregate_name,
+    beyond_publications,
     children,
     has_aggregate,
     joined,
@@ -343,14 +344,6 @@ class LookupJoin(NamedTuple):
 
 
 _CLAUSES: Final = ("where", "group", "having", "order", "limit", "offset", "fetch")
-
-
-def beyond_publications(published_schema: str) -> UnsupportedQueryError:
-    """Make the error for a relation that is no publication."""
-    return refusal(
-        "only publications can be queried",
-        hint=f"write only the publication's name, or put the schema {published_schema} before it",
-    )
 
 
 class QueryParser(ExpressionParser):

@@ -186,6 +186,7 @@ def _from_files(
 
 
 _ANSWERS: Final = "estimates_from_files"
+_ITS_OWN: Final = {"publication": None}  # The folder tells which
 
 # A table, as in `kanon_db.operations`; what has no counterpart there is declared here.
 # fmt: off
@@ -213,10 +214,13 @@ SPARK_OPERATIONS: Final = (
         function="_publication_folder:releases", command=("releases",),
         adds=(Parameter("folder", TEXT, "The folder.", REQUIRED, is_positional=True),),
     ),
-    _from_files("estimate", _ANSWERS, _ESTIMATOR, hears=("on_warning",), command=("estimate",)),
-    _from_files("estimate_count", _ANSWERS, _ESTIMATOR, hears=("on_warning",)),
-    _from_files("estimate_counts", _ANSWERS, _ESTIMATOR, hears=("on_warning",)),
-    _from_files("rewrite_count", _ANSWERS),
+    _from_files(
+        "estimate", _ANSWERS, _ESTIMATOR, hears=("on_warning",), command=("estimate",),
+        fixed=_ITS_OWN,
+    ),
+    _from_files("estimate_count", _ANSWERS, _ESTIMATOR, hears=("on_warning",), fixed=_ITS_OWN),
+    _from_files("estimate_counts", _ANSWERS, _ESTIMATOR, hears=("on_warning",), fixed=_ITS_OWN),
+    _from_files("rewrite_count", _ANSWERS, fixed=_ITS_OWN),
     _from_files(
         "attack", "_spark_kind", _SOURCE, hears=_BOTH, command=("attack",),
         details="They are played on the driver, with codes of all records: of more than five"

@@ -7,10 +7,11 @@ types of records, and the answer is calculated from these on the driver.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_args
 
+from kanon_db.answers import VALUES
 from kanon_db.answers.estimates import AnswerRow, QueryAnswer, counts, one_count
 from kanon_db.answers.rewrite import rewritten
 from kanon_db.answers.scope import (
@@ -171,9 +172,11 @@ def estimate(session: SparkSession, target: str, query: str, **given: Any) -> li
     return _ask(session, target, query, _rows, **given)
 
 
-def rewrite_count(session: SparkSession, target: str, query: str) -> str:
+def rewrite_count(session: SparkSession, target: str, query: str, **given: Any) -> str:
     """Return the paper's estimate of a query as one statement of Spark."""
-    return _ask(session, target, query, lambda one: rewritten(one, "spark"), estimator="paper")
+    return _ask(
+        session, target, query, lambda one: rewritten(one, "spark"), estimator="paper", **given
+    )
 
 
 def _rows(query: OpenQuery) -> list[AnswerRow]:
@@ -189,6 +192,8 @@ def _ask(
     estimator: str = "published",
     on_warning: Callable[[str], None] | None = None,
     figures: str | Mapping[str, Any] | None = None,
+    params: str | Mapping[str, Any] | Sequence[Any] | None = None,
+    publication: Publication | None = None,  # that of the folder
 ) -> _T:
     require_spark()
     if estimator not in get_args(Estimator):
@@ -196,7 +201,8 @@ def _ask(
     own = own_session(session)
     folder = Folder(own, str(target))
     manifest = Manifest.of(folder)
-    text = read_query(query, SCHEMA, lambda: None)
+    values = None if params is None else VALUES.read(params, "params")
+    text = read_query(query, SCHEMA, lambda: None, values=values)
     publication = manifest.publication
     if text.publication.name != publication.name:
         raise NotFoundError(
