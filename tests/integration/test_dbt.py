@@ -209,13 +209,13 @@ def test_dbt_publishes_refreshes_and_replaces(parties: Parties, tmp_path: Path) 
     assert "a publication is made of one relation" in said
     model.write_text(text.replace("kind=", "post_hook='SELECT 1 / 0', kind="))
     assert (run("run")[0], state(parties.publisher)) == (1, [])
-    assert fetch(parties.publisher, "SELECT FROM kanon.source WHERE schema_name = 'data'") == []
+    described = "SELECT identifiers, arrival, attributes FROM kanon.source WHERE relation_name = $1"
+    assert fetch(parties.publisher, described, "it's") == []
     model.write_text(text)
 
     assert run("run")[0] == 0
     assert state(parties.publisher) == [(200, 5)]
     assert value(parties.analyst, "SELECT count(*) FROM published.stays_b") == 200
-    described = "SELECT identifiers, arrival, attributes FROM kanon.source WHERE relation_name = $1"
     assert fetch(parties.publisher, described, "it's") == [
         (["name"], "seen", {"age": {"kind": "numeric", "lower": 0}})
     ]
@@ -237,6 +237,23 @@ def test_dbt_publishes_refreshes_and_replaces(parties: Parties, tmp_path: Path) 
     code, said = run("run")
     assert code == 1
     assert "publications are in the schema published" in said
+
+
+@with_dbt
+def test_the_package_for_the_hub_tests_itself(parties: Parties, tmp_path: Path) -> None:
+    """Its own project, with a seed: bounds that hold, and bounds that do not."""
+    shutil.copytree(PACKAGE, tmp_path / "dbt")
+    info = parties.publisher.info
+    names = {"PGHOST": info.host, "PGPORT": str(info.port), "PGUSER": info.user,
+             "PGDATABASE": info.dbname, "PGPASSWORD": "none", "PGSCHEMA": "data"}  # fmt: skip
+    for command in ("deps", "build"):
+        done = subprocess.run(
+            [str(DBT), command], cwd=tmp_path / "dbt" / "integration_tests", text=True,
+            capture_output=True,
+            env={**os.environ, **names, "DBT_SEND_ANONYMOUS_USAGE_STATS": "false"},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout
+    assert "PASS=5" in done.stdout
 
 
 @with_dbt

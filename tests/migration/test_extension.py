@@ -187,6 +187,13 @@ def test_from_create_to_drop(extended: str, server: str) -> None:
     psql(there, dump)
     assert psql(there, QUESTIONS.format(name)) == answers
     assert psql(there, LEDGER) == ledger
+    # Of another owner, and without rights: `kanon install` gives back what publications need.
+    other = made(server)
+    psql(other, run("pg_dump", "--no-owner", "--no-privileges", extended))
+    install(other)
+    assert psql(other, QUESTIONS.format(name)) == answers
+    assert psql(other, "SELECT extversion FROM pg_extension WHERE extname = 'kanon'") != ""
+    dropped(other)
     # Where no kanon_db is, what is published are plain tables and views.
     plain = made(server)
     publications = re.sub(r"^(CREATE|COMMENT ON) EXTENSION .*\n", "", dump, flags=re.MULTILINE)
