@@ -1,9 +1,16 @@
-"""A language model asks over `kanon mcp`, as a client of the protocol: it has answers, no rows."""
+"""A language model asks over `kanon mcp`, as a client of the protocol: it has answers, no rows.
+
+``KANON_WRITE_PAGES=1 pytest tests/integration/test_agents.py`` writes the session of the page.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +20,11 @@ from tests.acceptance.commands import KANON
 from tests.integration.parties import Parties, create_source, fetch, quoted
 
 mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "agents.md"
+SESSION = re.compile(r"(?<=<!-- session -->\n```text\n).*?(?=```\n<!-- end -->)", re.DOTALL)
+NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
+"""Buckets are drawn at random, so that every run has other numbers."""
 
 COUNTS = ("COUNT(*)", "SUM(age)", "AVG(age)", "MIN(age)", "COUNT(DISTINCT town)")
 WHERE = (
@@ -55,6 +67,14 @@ async def converse(server: Any, calls: list[tuple[str, dict[str, Any]]]) -> list
     return [(bool(one.is_error), "\n".join(part.text for part in one.content)) for one in answers]
 
 
+def write_session(calls: Sequence[tuple[str, Any]], answers: Sequence[tuple[bool, str]]) -> str:
+    lines = []
+    for (name, given), (is_error, text) in zip(calls, answers, strict=True):
+        lines.append(f"> {name} {json.dumps(given)}")
+        lines += [f"{'refused: ' if is_error else ''}{text}", ""]
+    return "\n".join(lines[:-1]) + "\n"
+
+
 def test_forty_questions_and_ten_attacks(parties: Parties, reader: str) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [("list_publications", {})]
     calls += [("describe_publication", {"name": "agents_b"})]
@@ -75,6 +95,15 @@ def test_forty_questions_and_ten_attacks(parties: Parties, reader: str) -> None:
             assert row["lower_bound"] <= float(truth) <= row["upper_bound"], question
     assert len(json.loads(told[-1][1])) == 3
     assert all(is_error for is_error, _ in refused), refused
+    shown = [0, 1, *(2 + place for place in (0, 3, 5, 12)), len(calls) - 2, len(calls) - 1]
+    session = write_session(
+        [*(calls[place] for place in shown), *ATTACKS],
+        [*(told[place] for place in shown), *refused],
+    )
+    if "KANON_WRITE_PAGES" in os.environ:
+        PAGE.write_text(SESSION.sub(lambda _: session, PAGE.read_text()))
+    (on_page,) = SESSION.findall(PAGE.read_text())
+    assert NUMBER.sub("n", session) == NUMBER.sub("n", on_page)
     assert fetch(parties.publisher, "SELECT count(*) FROM data.agents") == [(200,)]
 
 
