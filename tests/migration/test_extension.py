@@ -397,6 +397,7 @@ class TestPlanted:
              f"GRANT CREATE ON DATABASE {conninfo_to_dict(bare)['dbname']} TO {name}")  # fmt: skip
         return name
 
+    @pytest.mark.pitfall(4)
     @pytest.mark.parametrize(
         ("laid", "told"),
         [
@@ -410,10 +411,12 @@ class TestPlanted:
         assert told in refused(bare, "CREATE EXTENSION kanon CASCADE")
         assert psql(bare, "SELECT extname FROM pg_extension WHERE extname = 'kanon'") == ""
 
+    @pytest.mark.pitfall(4)
     def test_a_full_schema(self, bare: str) -> None:
         psql(bare, "CREATE SCHEMA published CREATE TABLE mine (a int)")
         assert "is not empty" in refused(bare, "CREATE EXTENSION kanon CASCADE")
 
+    @pytest.mark.pitfall(4)
     def test_the_search_path(self, bare: str, stranger: str, extended: str) -> None:
         """Look-alikes in every schema that the session searches, and in that of publications."""
         psql(
@@ -433,6 +436,7 @@ class TestPlanted:
         assert psql(bare, "SELECT is_called FROM public.fired") == "f\n"
         assert objects(bare) == objects(extended)
 
+    @pytest.mark.pitfall(4)
     def test_the_owner_of_publications(self, bare: str) -> None:
         """Who could be it would own them."""
         for power, back in (("LOGIN", "NOLOGIN"), ("CREATEROLE", "NOCREATEROLE")):
@@ -455,6 +459,7 @@ class TestPlanted:
             make_conninfo(bare, user=stranger), "CREATE EXTENSION kanon"
         )
 
+    @pytest.mark.pitfall(4)
     def test_default_privileges(self, bare: str, stranger: str) -> None:
         """What administrators grant by default is no right on the catalog."""
         psql(bare, f"ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO {stranger};"
@@ -522,9 +527,15 @@ class TestTle:
         psql(server, f"CREATE ROLE {administrator} LOGIN CREATEROLE;"
              f"GRANT kanon_owner TO {administrator} WITH ADMIN OPTION")  # fmt: skip
         bare, service = made(server), made(server)
-        control, script = folder / "kanon--tle.control", folder / "kanon--tle.sql"
-        control.write_text("superuser = false\nrequires = ''\n")
-        script.write_text(registered[kanon_db.__version__])
+        version = kanon_db.__version__
+        files_of_two = {
+            "kanon--tle.control": "superuser = false\nrequires = ''\n",
+            "kanon--tle.sql": registered[version],
+            "kanon--next.control": "superuser = false\nrequires = ''\n",
+            "kanon--tle--next.sql": registered[f"0.1.0--{version}"],
+        }
+        for name, text in files_of_two.items():
+            (folder / name).write_text(text)
         try:
             for dsn in (bare, service):
                 name = conninfo_to_dict(dsn)["dbname"]
@@ -538,11 +549,13 @@ class TestTle:
             members = {identity for _, identity in objects(bare, MEMBERS)}
             assert {"kanon", "kanon.publication", "kanon_queue.procrastinate_jobs"} <= members
             assert "COPY kanon.publication " in run("pg_dump", bare)
+            psql(here, "ALTER EXTENSION kanon UPDATE TO 'next'")
+            assert objects(bare) == objects(service)
             psql(here, "DROP EXTENSION kanon")
             assert psql(here, "SELECT nspname FROM pg_namespace WHERE nspname ~ 'kanon'") == ""
         finally:
-            control.unlink()
-            script.unlink()
+            for name in files_of_two:
+                (folder / name).unlink()
             dropped(bare)
             dropped(service)
             psql(server, f"DROP OWNED BY {administrator}; DROP ROLE {administrator}")
