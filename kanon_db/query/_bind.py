@@ -632,7 +632,10 @@ class Binder:
         bound, type_ = self.bind(operand)
         bindings = [self.bind(item) for item in items]
         if ex.Literal("null", "") in (bound, *(item for item, _ in bindings)):
-            raise refusal("a comparison with NULL is never true", hint="write IS NULL")
+            raise refusal(
+                "a comparison with NULL is never true",
+                hint="leave NULL out of the list, and write OR x IS NULL where it is meant",
+            )
         _require_equality(bound, *(item for item, _ in bindings))
         _require_short((bound,), [item for item, _ in bindings])
         known = [t for _, t in ((bound, type_), *bindings) if t is not None]

@@ -99,7 +99,7 @@ _UNREADABLE: Final = {
         "a quoted name is empty or does not end",
         'close it with a double quote; write "" for one inside',
     ),
-    "$": ("a parameter has no value, or quotes are dollars", _VALUES_HINT),
+    "$": ("a parameter has no value, and dollar quotes are not supported", _VALUES_HINT),
     ":": ("a parameter has no value", _VALUES_HINT),
 }
 
@@ -407,7 +407,8 @@ _HINTS: Final = {
     **dict.fromkeys(("union", "intersect", "except"), _ONE_BY_ONE),
     **dict.fromkeys(
         ("exists", "select"),
-        "write IN (1, 2, 3), or join a lookup table with the values that are meant",
+        "ask it by itself first, and write its values, as in IN (1, 2, 3); or join a lookup table"
+        " with the values that are meant",
     ),
     **dict.fromkeys(
         ("over", "window"),
@@ -428,6 +429,10 @@ _HINTS: Final = {
     **dict.fromkeys(("mean", "average"), "write AVG(<column>)"),
     **dict.fromkeys(("std", "stdev"), "write stddev(<column>)"),
     "var": "write variance(<column>)",
+    **dict.fromkeys(
+        ("covar_pop", "covar_samp", "corr", "regr_slope", "regr_r2", "covariance"),
+        "write AVG(a * b) - AVG(a) * AVG(b) for the covariance, and stddev_pop(a) for its scale",
+    ),
     "count_big": "write COUNT(*)",
     "mode": "write SELECT x, COUNT(*) ... GROUP BY x ORDER BY 2 DESC LIMIT 1",
     # functions

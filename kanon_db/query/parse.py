@@ -625,6 +625,8 @@ class QueryParser(ExpressionParser):
     def read_order(self) -> OrderText:
         """Read an item of ORDER BY."""
         expression = self.read_expression()
+        if self.here.is_word("using"):
+            raise self.refuse("ORDER BY ... USING is not supported", "write ASC, or DESC")
         is_descending = self.takes("desc")
         if not is_descending:
             self.takes("asc")
@@ -636,7 +638,9 @@ class QueryParser(ExpressionParser):
         """Read LIMIT, or FETCH, and OFFSET, in any order."""
         limit = offset = None
         while True:
-            if limit is None and self.takes("limit"):
+            if limit is None and (self.takes("limit", "all") or self.takes("limit", "null")):
+                limit = MAX_ROWS
+            elif limit is None and self.takes("limit"):
                 limit = self.read_number()
             elif limit is None and (self.takes("fetch", "first") or self.takes("fetch", "next")):
                 limit = self.read_fetched()

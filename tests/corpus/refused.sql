@@ -1,6 +1,6 @@
 SELECT COUNT(*) FROM nobody -- there is no such publication
 SELECT COUNT(*) FROM ill_qit -- there is no such publication
-SELECT COUNT(*) FROM data.people -- only publications
+SELECT COUNT(*) FROM data.people -- names a source
 SELECT COUNT(*) FROM ill WHERE bucket_id = 1 -- names a column
 SELECT COUNT(*) FROM ill WHERE ctid = '(0,1)' -- names a column
 SELECT COUNT(*) FROM ill WHERE ill = 'x' -- names a column
@@ -115,8 +115,8 @@ SELECT COUNT(*) FROM ill WHERE EXTRACT(year FROM AGE(DATE '2001-02-30', born)) >
 SELECT COUNT(*) FROM (SELECT age, nosuch FROM ill) AS t -- names a column
 SELECT COUNT(*) FROM (SELECT age, sex + 1 AS x FROM ill) AS t -- arithmetic is only supported
 SELECT COUNT(*) FROM (SELECT 'x'::int AS x FROM ill) AS t -- cannot be read as integer
-SELECT COUNT(*) FROM (SELECT age FROM data.people) AS t -- only publications
-WITH t AS (SELECT age FROM people) SELECT COUNT(*) FROM t -- there is no such publication
+SELECT COUNT(*) FROM (SELECT age FROM data.people) AS t -- names a source
+WITH t AS (SELECT age FROM people) SELECT COUNT(*) FROM t -- names a source
 SELECT sex, COUNT(*) FROM (SELECT age, sex FROM ill) AS t GROUP BY age -- GROUP BY does not name
 SELECT DISTINCT COUNT(*) FROM ill -- only supported for columns
 SELECT DISTINCT sex FROM ill GROUP BY sex -- only supported for columns

@@ -432,3 +432,104 @@ def _questions() -> Iterator[Asked]:
 
 
 ASKED = PEOPLE + SUPERSET + METABASE + TABLEAU + PANDAS + DBT + tuple(_questions())
+
+HINTS = (
+    Asked(
+        "hint", "SELECT covar_pop(age, income) FROM people", "AVG(a * b) - AVG(a) * AVG(b)",
+        ("SELECT AVG(age * income) - AVG(age) * AVG(income) AS c FROM people",),
+    ),
+    Asked(
+        "hint", "SELECT COUNT(*) FROM people WHERE dx IN (NULL, 'flu') AND age > 50",
+        "leave NULL out of the list, and write OR x IS NULL",
+        ("SELECT COUNT(*) FROM people WHERE dx IN ('flu') AND age > 50",
+         "SELECT COUNT(*) FROM people WHERE (dx IN ('flu') OR dx IS NULL) AND age > 50"),
+    ),
+    Asked(
+        "hint", "SELECT dx, COUNT(*) FROM people GROUP BY dx ORDER BY 2 USING >",
+        "write ASC, or DESC", ("SELECT dx, COUNT(*) FROM people GROUP BY dx ORDER BY 2 DESC",),
+    ),
+    Asked(
+        "hint", "SELECT COUNT(*) FROM people WHERE dx COLLATE \"C\" > 'M'", "leave it out",
+        ("SELECT COUNT(*) FROM people WHERE dx > 'M'",),
+    ),
+    Asked(
+        "hint",
+        "SELECT COUNT(*) FROM people WHERE race IN (SELECT race FROM people GROUP BY race"
+        " ORDER BY COUNT(*) DESC LIMIT 2)",
+        "ask it by itself first, and write its values, as in IN (1, 2, 3)",
+        ("SELECT race FROM people GROUP BY race ORDER BY COUNT(*) DESC LIMIT 2",
+         "SELECT COUNT(*) FROM people WHERE race IN ('black', 'white')"),
+    ),
+    Asked(
+        "hint", "SELECT COUNT(*) FROM people WHERE dx = NULL", "write IS NULL",
+        ("SELECT COUNT(*) FROM people WHERE dx IS NULL",),
+    ),
+    Asked(
+        "hint", "SELECT DISTINCT ON (race) race FROM people", "SELECT DISTINCT a, b, or GROUP BY",
+        ("SELECT DISTINCT race, sex FROM people",
+         "SELECT race, sex, COUNT(*) FROM people GROUP BY race, sex"),
+    ),
+    Asked(
+        "hint", "SELECT COUNT(*) / COUNT(dx) FROM people", "100.0 * COUNT(*)",
+        ("SELECT 100.0 * COUNT(*) FILTER (WHERE dx = 'flu') / COUNT(*) AS share FROM people",),
+    ),
+    Asked(
+        "hint", "SELECT MAX(dx) FROM people", "SELECT DISTINCT <column> ... ORDER BY 1",
+        ("SELECT DISTINCT dx FROM people ORDER BY 1",),
+    ),
+    Asked(
+        "hint", "SELECT COUNT(DISTINCT (age, sex)) FROM people", "compare column by column",
+        ("SELECT COUNT(*) FROM people WHERE age = 30 AND sex = 'f'",),
+    ),
+    Asked(
+        "hint", "SELECT COUNT(*) FROM people WHERE born::text LIKE '196%'",
+        "compare dates with DATE '...', or take parts of them with EXTRACT",
+        ("SELECT COUNT(*) FROM people WHERE EXTRACT(DECADE FROM born) = 196",
+         "SELECT COUNT(*) FROM people WHERE born > DATE '1960-01-01'"),
+    ),
+    Asked(
+        "hint", "SELECT SUM(sex = 'f') FROM people", "COUNT(*) FILTER (WHERE ...)",
+        ("SELECT COUNT(*) FILTER (WHERE sex = 'f') AS n FROM people",),
+    ),
+    Asked(
+        "hint", "SELECT SUM(age) OVER (PARTITION BY sex) FROM people",
+        "SUM(COUNT(*)) OVER (), or OVER (PARTITION BY <a column of GROUP BY>)",
+        ("SELECT sex, race, SUM(COUNT(*)) OVER (PARTITION BY sex) AS n FROM people GROUP BY 1, 2",),
+    ),
+    Asked(
+        "hint", "SELECT median(age) FROM people",
+        "write percentile_cont(0.5) WITHIN GROUP (ORDER BY <column>)",
+        ("SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY age) AS m FROM people",),
+    ),
+    Asked(
+        "hint", "SELECT COUNT(*) FROM people WHERE contains(dx, 'fl')", "write x LIKE 'ab%'",
+        ("SELECT COUNT(*) FROM people WHERE dx LIKE '%fl%'",),
+    ),
+    Asked(
+        "hint", "SELECT COUNT(*) FROM people WHERE year(born) = 1970",
+        "EXTRACT(YEAR FROM <column>), or date_trunc('month', <column>)",
+        ("SELECT COUNT(*) FROM people WHERE EXTRACT(YEAR FROM born) = 1970",),
+    ),
+    Asked(
+        "hint", "SELECT IF(age > 30, 'old', 'young') AS a, COUNT(*) FROM people GROUP BY 1",
+        "write CASE WHEN x > 1 THEN a ELSE b END",
+        ("SELECT CASE WHEN age > 30 THEN 'old' ELSE '' END AS a, COUNT(*) FROM people GROUP BY 1",),
+    ),
+    Asked(
+        "hint", "SELECT COUNT(*) FROM people WHERE to_char(age, '99') = '30'",
+        "to_char(<column>, 'YYYY-MM'), or date_trunc('month', <column>)",
+        ("SELECT COUNT(*) FROM people WHERE to_char(born, 'YYYY-MM') = '1960-01'",),
+    ),
+    Asked(
+        "hint", "SELECT COUNT(*) FROM people WHERE width_bucket(age, ARRAY[1, 2]) = 1",
+        "write", ("SELECT COUNT(*) FROM people WHERE width_bucket(age, 0, 100, 5) = 2",),
+    ),
+    Asked(
+        "hint",
+        "SELECT COUNT(*) FROM (SELECT dx, COUNT(*) AS n FROM people GROUP BY dx) AS t",
+        "the groups of a column are counted by COUNT(DISTINCT <column>)",
+        ("SELECT dx, COUNT(*) AS n FROM people GROUP BY dx",
+         "SELECT COUNT(DISTINCT dx) AS n FROM people"),
+    ),
+)  # fmt: skip
+"""Refused with a hint, which leads to a query that is answered."""

@@ -45,3 +45,4 @@ SELECT * FROM (SELECT COUNT(*) AS n, SUM(age) AS s FROM people WHERE sex = 'm') 
 SELECT sex, race, COUNT(*) AS n, GROUPING(race) AS is_total, GROUPING(sex) AS is_sum FROM people GROUP BY ROLLUP (sex, race) ORDER BY 1, 2
 SELECT sex, dx, SUM(age) AS total, COUNT(*) AS n, GROUPING(sex) AS s, GROUPING(dx) AS d FROM people WHERE age > 30 GROUP BY CUBE (1, dx)
 SELECT date_trunc('year', born) AS y, dx, COUNT(*) AS n, GROUPING(dx) AS d FROM people GROUP BY GROUPING SETS ((date_trunc('year', born)), (dx), ())
+SELECT dx, COUNT(*) AS n FROM people GROUP BY dx ORDER BY 2 DESC LIMIT ALL OFFSET 0

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from tests.integration.parties import Functions, Parties, fetch, parties, quoted, sqlstate_of
-from tests.meaning.asked import ASKED, Asked
+from tests.meaning.asked import ASKED, HINTS, Asked
 from tests.meaning.tables import EXACT
 from tests.profiles import long_but
 from tests.rewritten import compared
@@ -120,7 +120,9 @@ def _key(key: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("publication", long_but({"people_b"}, PUBLICATIONS))
-@pytest.mark.parametrize("asked", ASKED, ids=lambda asked: f"{asked.tool}: {asked.question[:60]}")
+@pytest.mark.parametrize(
+    "asked", ASKED + HINTS, ids=lambda asked: f"{asked.tool}: {asked.question[:60]}"
+)
 def test_a_question_is_answered_or_refused_with_the_line_to_write(
     parties: Parties, publication: str, asked: Asked
 ) -> None:
@@ -241,4 +243,4 @@ def test_most_questions_are_answered() -> None:
     print(f"of {len(ASKED)}, {of_buckets} are answered on buckets, {of_ranges} on rows")  # -rP
     assert of_buckets >= of_ranges >= len(ASKED) * OF_SIXTY / 60
     assert min(tools.values()) >= 10
-    assert all(asked.instead for asked in ASKED if asked.hint)
+    assert all(asked.instead for asked in ASKED + HINTS if asked.hint)

@@ -128,7 +128,7 @@ def written(select: Any, source: Inner | Groups | None) -> QueryText:
         tuple(group),
         optional(select.havingClause),
         tuple(order(key) for key in select.sortClause or ()),
-        None if select.limitCount is None else whole(select.limitCount),
+        limit_of(select.limitCount),
         0 if select.limitOffset is None else whole(select.limitOffset),
         is_distinct=select.distinctClause is not None,
         sets=sets,
@@ -384,6 +384,13 @@ def put_in(
 
 def optional(node: Any) -> Expression | None:
     return None if node is None else expression(node)
+
+
+def limit_of(node: Any) -> int | None:
+    """A number of rows; the largest that may be named where it is ALL, or NULL."""
+    if isinstance(node, ast.A_Const) and node.isnull:
+        return 10**9
+    return None if node is None else whole(node)
 
 
 def whole(node: Any) -> int:
