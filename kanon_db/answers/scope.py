@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, get_args
 from typing import Literal as OneOf
 
@@ -416,20 +416,12 @@ class OpenQuery:
 
     def known_types(
         self, request: Request, layout: CellLayout, also: Sequence[str], *, lists_values: bool
-    ) -> Sequence[Callable[[], KnownTypes]]:
-        """Read the numbers of cells that are published, or else number the cells of the view."""
-        from kanon_db.answers.rows.stored_types import StoredTypes, ViewTypes
+    ) -> KnownTypes:
+        """Read the codes of cells that are published, or else number the cells of the view."""
+        from kanon_db.answers.rows.stored_types import read_types
 
         room = self.limits.kept
-        needed = [*request.query.evaluated, request.aggregate.operand, request.aggregate.condition]
-        names = {*also, *(name for part in needed for name in attributes(part))}
-        ways: list[type[StoredTypes | ViewTypes]] = [ViewTypes]
-        if layout.coded and layout.coded >= names:
-            ways.insert(0, StoredTypes)
-        return [
-            partial(way, self, request, layout, also, room, lists_values=lists_values)
-            for way in ways
-        ]
+        return read_types(self, request, layout, also, room, lists_values=lists_values)
 
     def too_much(self) -> UnsupportedQueryError:
         """Make the refusal of what would list or try more than memory holds."""

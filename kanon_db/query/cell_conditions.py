@@ -253,11 +253,20 @@ def is_endless(sql: str) -> str:
     return f"coalesce(lower_inf({sql}) OR upper_inf({sql}), false)"
 
 
-def may_fail(leaf: ex.Expression) -> bool:
-    """Whether a condition divides by what depends on the value."""
+def divides(expression: ex.Expression) -> bool:
+    """Whether something is divided by what depends on the value."""
     return any(
         isinstance(part, ex.Arithmetic)
         and part.operator in "/%"
         and not isinstance(part.right, ex.Constant)
-        for part in ex.walk(leaf)
+        for part in ex.walk(expression)
+    )
+
+
+def may_fail(expression: ex.Expression) -> bool:
+    """Whether the server may fail to calculate an expression for values that are not large."""
+    return divides(expression) or any(
+        isinstance(part, ex.Cast)
+        and any(column.type.category in ("text", "char") for column in ex.columns(part))
+        for part in ex.walk(expression)
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -70,10 +69,9 @@ class SparkRowQuery(SparkQuery):
 
     def known_types(
         self, request: Request, layout: CellLayout, also: Sequence[str], *, lists_values: bool
-    ) -> Sequence[Callable[[], KnownTypes]]:
+    ) -> KnownTypes:
         """Count the types of records, and try what is asked of their cells."""
-        pieces = Pieces.of(request, layout, also, lists_values=lists_values)
-        return [partial(SparkTypes, pieces, self, layout)]
+        return SparkTypes(Pieces.of(request, layout, also, lists_values=lists_values), self, layout)
 
     def too_much(self) -> UnsupportedQueryError:
         """Refuse what would list or try more than the driver holds."""
@@ -117,7 +115,9 @@ class SparkTypes:
         columns, codes = self._counted.columns, dict(enumerate(self._counted.codes))
         self._cells = {place: one.cells for place, one in enumerate(columns)}
         tries = query.tries_of(self._counted)
-        self.read = CellEvidence(pieces, self._cells, tries, self._counted.ends_of_two, codes)
+        self.read = CellEvidence(
+            pieces, self._cells, tries, self._counted.ends_of_two, lambda _: codes, has_types=True
+        )
 
     def all(self) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
         """Return all types at once."""

@@ -246,9 +246,10 @@ QUESTIONS = (
     "SELECT COUNT(*) FROM {} WHERE wage > ward",
     "SELECT COUNT(*) FROM {} WHERE 9 / (wage + 1) = 0",
     "SELECT MIN(wage), percentile_disc(0.5) WITHIN GROUP (ORDER BY wage) FROM {}",
-)
-OTHERWISE = (  # more is compared than is tried
     "SELECT COUNT(*) FROM {} WHERE wage > 1000 AND extract(year FROM born) = wage",
+    "SELECT COUNT(*) FROM {} WHERE ward > 0 AND 9 / ward > 2",
+    "SELECT COUNT(*) FROM {} WHERE ward > 0 AND wage / ward > 2000 AND sick = 'flu'",
+    "SELECT sex, AVG(9 / ward) FROM {} WHERE ward BETWEEN 1 AND 3 GROUP BY sex",
 )
 
 
@@ -301,13 +302,13 @@ def test_ends_are_those_of_the_rows(parties: Parties, name: str) -> None:
 def test_both_ways_give_the_same_answers(
     parties: Parties, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The view answers what the ends of ranges do not: what its values are, one by one."""
-    for question in (*QUESTIONS, *OTHERWISE):
+    """Types are read from the store, which the view need not help."""
+    for question in QUESTIONS:
         query = question.format(name)
         found = asked(parties, query)
         with monkeypatch.context() as patch:  # types are read from the store alone
             patch.setattr(stored_types.ViewTypes, "all", lambda _: iter(()))
-            assert (asked(parties, query) == found) == (question in QUESTIONS), query
+            assert asked(parties, query) == found, query
         with monkeypatch.context() as patch:
             patch.setattr(scope, "_columns_with_codes", lambda *_: frozenset())
             assert_same(found, asked(parties, query))

@@ -20,7 +20,7 @@ from kanon_db.answers.tries import FALSE, TRUE, AxisCut, Combinations, Domain, T
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import (
     can_cover,
-    may_fail,
+    divides,
     value_at,
 )
 from kanon_db.query.layout import CellDescription
@@ -536,7 +536,7 @@ class _Tried:
         least, most = int(everything.min(initial=0)), int(everything.max(initial=0))
         if everything.size:
             least = int(everything.min())
-        if most - least < MOST_TABLED and not may_fail(leaf):
+        if most - least < MOST_TABLED and not divides(leaf):
             numbers = np.arange(least, most + 1)
         else:
             listed = column.listed(MOST_VALUES, with_shares=False)

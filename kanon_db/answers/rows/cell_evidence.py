@@ -17,7 +17,6 @@ from kanon_db.answers.rows.evidence import (
     Codes,
     Listing,
     Moments,
-    NotFiniteError,
     NotReadError,
     Truths,
     combinations,
@@ -52,12 +51,15 @@ class CellEvidence:
         columns: Mapping[int, KnownCells],
         tries: Tries,
         ends: Callable[[int, int], tuple[Any, ...]],
-        types: Mapping[int, IntArray] | None = None,
+        types: Callable[[Sequence[int]], Codes],
+        *,
+        has_types: bool = False,
     ) -> None:
-        # `types`: the numbers of the cells that records have together, by the column; without them,
-        # all combinations are tried.
+        # `types`: finds the numbers of the cells that records have together in some columns.
+        # `has_types`: whether they are known already; otherwise all combinations are tried, unless
+        # these are too many, or a calculation may fail on some.
         self._pieces, self._columns, self._tries = pieces, columns, tries
-        self._ends, self._types = ends, types
+        self._ends, self._types, self._has_types = ends, types, has_types
         self._names = {place: name for name, place in pieces.places.items()}
         self.cells: dict[int, Cells] = {place: columns[place].cells for place in pieces.vague}
         self.sizes = {place: own.cells.n.size for place, own in columns.items()}
@@ -119,12 +121,12 @@ class CellEvidence:
     def _combined(self, places: Sequence[int]) -> Combinations:
         key = tuple(places)
         if key not in self._combinations:
-            of, most = Combinations({self._names[p]: self._domains[p] for p in key}), MOST_COMBINED
-            if self._types is not None:
-                most *= _OF_RECORDS
-                if len(key) > 1:
-                    of = replace(of, numbers=self._find_met(key, self._types, most))
-            if of.n > most * _FULL // max(self._pieces.n_leaves, _FULL):
+            of = Combinations({self._names[p]: self._domains[p] for p in key})
+            few = MOST_COMBINED * _FULL // max(self._pieces.n_leaves, _FULL)
+            if len(key) > 1 and (self._has_types or self._pieces.may_fail or of.n > few):
+                most = MOST_COMBINED * _OF_RECORDS
+                of = replace(of, numbers=self._find_met(key, self._types(key), most))
+            if of.n > few * _OF_RECORDS:
                 raise NotReadError
             self._combinations[key] = of
         return self._combinations[key]
@@ -176,7 +178,8 @@ class CellEvidence:
 
     def numbers(self, places: Sequence[int]) -> FloatArray:  # noqa: ARG002
         """Return the number of each combination of values; NaN where there is none."""
-        return self._finite(self._numbers())
+        numbers: FloatArray = self._numbers()
+        return numbers
 
     def moments(self) -> Moments:
         """Return what is summed of each cell of a column."""
@@ -184,7 +187,7 @@ class CellEvidence:
         if summed is None or summed.moments is None:
             raise TypeError("nothing is summed")
         place, (listed, asked) = summed.moments, self._moments
-        cells, x = self._columns[place].cells, self._finite(asked())
+        cells, x = self._columns[place].cells, asked()
         is_column = isinstance(summed.expression, ex.Column)
         own = x[listed.value]
         least, most = listed.extremes(x) if is_column else (own, own)
@@ -194,7 +197,7 @@ class CellEvidence:
             is_wild = np.bincount(listed.cell, listed.is_open, n_cells) > 0
         xx = _average(listed, own**2, n_cells)
         if cells.endless.any():  # of what lies beyond a coded end nothing is published
-            known = own[~np.isnan(own)]
+            known = own[np.isfinite(own)]
             half = np.ptp(known) / 2 if known.size else 0.0
             xx = np.where(cells.endless, xx + half**2, xx)
         ends = []
@@ -202,24 +205,21 @@ class CellEvidence:
             of_cell, there = np.full(n_cells, empty), ~np.isnan(own)
             function.at(of_cell, listed.cell[there], end[there])
             ends.append(np.where(np.isfinite(of_cell), of_cell, np.nan))
-        return Moments(_average(listed, own, n_cells), xx, ends[0], ends[1], is_wild | cells.hidden)
+        is_infinite = np.bincount(listed.cell, np.isinf(own), n_cells) > 0
+        mean = np.where(is_infinite, np.inf, _average(listed, own, n_cells))
+        return Moments(mean, xx, ends[0], ends[1], is_wild | cells.hidden)
 
     def _add_ends(self, place: int) -> None:
         """Add the ends of what each value of a column that is summed itself stands for."""
         if self._own_numbers is None:
             raise TypeError("the numbers of its values were asked for")
         listed, numbers = self._listed[place], self._own_numbers()
-        least, most = listed.extremes(self._finite(numbers))
+        least, most = listed.extremes(numbers)
         hidden = self._columns[place].cells.hidden[listed.cell]
         if hidden.any():
             own = numbers[listed.value]
             least, most = np.where(hidden, own, least), np.where(hidden, own, most)
         self.lists[place] = replace(self.lists[place], least=least, most=most)
-
-    def _finite(self, numbers: FloatArray) -> FloatArray:
-        if not self._pieces.lists_values and np.isinf(numbers).any():
-            raise NotFiniteError
-        return numbers
 
 
 def _listing(listed: Listed, n_cells: int) -> Listing:

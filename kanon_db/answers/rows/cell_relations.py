@@ -45,12 +45,14 @@ class CellRelations:
     required: Sequence[ex.Expression] = ()  # What all rows of the view must meet
     # How many records have each cell, of columns of the store some of whose cells are suppressed
     counts: Mapping[str, FloatArray] = field(default_factory=dict)
+    # The codes that are read of columns of the store, ascending; their places become numbers
+    met: Mapping[str, IntArray] = field(default_factory=dict)
 
     def cells(self, name: str, constants: Constants) -> str:
         """Write the cells of a column: ``number``, ``cell``, ``records`` and ``hidden``."""
         cell = self.layout.cells[name]
         if self.store is not None:
-            written = _write_cells(self.store, name)
+            written = _write_cells(self.store, name, self.met.get(name), constants)
         else:
             written = self._cells_of_view(name, constants)
         if cell.labels is None:
@@ -290,11 +292,16 @@ class CellRelations:
         return ranks[0][:, 0], ranks[0][:, 1], ranks[1][:, 0], ranks[1][:, 1], known[0], known[1]
 
 
-def _write_cells(store: Store, name: str) -> str:
+def _write_cells(store: Store, name: str, met: IntArray | None, constants: Constants) -> str:
     """Write the stored cells of a column; how many records each has is not among its values."""
+    source, number = f"({store.values(name)}) AS t", "t.i"
+    if met is not None:
+        codes = constants.texts(tuple(map(str, met.tolist())))
+        source += f" WHERE t.i = ANY ({codes}::int4[])"
+        number = "(row_number() OVER (ORDER BY t.i) - 1)::int4"
     return (
-        f"SELECT t.i AS number, t.v AS cell, 1 AS records,"
-        f" t.i >= {store.columns[name].n_shown} AS hidden FROM ({store.values(name)}) AS t"
+        f"SELECT {number} AS number, t.v AS cell, 1 AS records,"
+        f" t.i >= {store.columns[name].n_shown} AS hidden FROM {source}"
     )
 
 

@@ -483,6 +483,8 @@ class TypeCounter:
         moments = None
         if self._pieces.summed is not None:
             x, xx, least, most, is_wild = self._measure(self._pieces.summed, codes, rows)
+            if np.isinf(x[possible]).any():
+                raise NotFiniteError
             moments = GroupMoments(
                 pairs.add(t * np.nan_to_num(x)),
                 pairs.add(t * np.nan_to_num(xx)),
@@ -603,18 +605,15 @@ def from_types(
     *,
     lists_values: bool = False,
 ) -> Found:
-    """Answer from the types of records, found in the first way that reads them."""
+    """Answer from the types of records."""
     # Raises UnsupportedQueryError where there is too much to be listed or tried, what is summed is
     # not finite, or the query's arithmetic fails.
-    refused = opened.too_much()
-    for find in opened.known_types(request, layout, also, lists_values=lists_values):
-        try:
-            return answer(find())
-        except NotFiniteError:
-            refused = not_finite()
-        except NotReadError:
-            refused = opened.too_much()
-    raise refused
+    try:
+        return answer(opened.known_types(request, layout, also, lists_values=lists_values))
+    except NotFiniteError:
+        raise not_finite() from None
+    except NotReadError:
+        raise opened.too_much() from None
 
 
 @dataclass(frozen=True, eq=False)

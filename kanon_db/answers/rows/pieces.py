@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kanon_db.query import expressions as ex
+from kanon_db.query.cell_conditions import may_fail
 from kanon_db.query.layout import CellLayout, condition_of, is_vague
 from kanon_db.query.likelihoods import (
     MOST_GROUPED,
@@ -72,6 +73,7 @@ class Pieces:
     most_listed: Mapping[int, int]  # How many values of each wide range are listed
     lists_values: bool  # Whether what is summed is listed, which need not be finite then
     n_leaves: int
+    may_fail: bool  # Whether the server may fail to calculate something for some values
 
     @staticmethod
     def of(
@@ -133,6 +135,11 @@ class _Divider:
             most_listed=self._most,
             lists_values=self._lists_values,
             n_leaves=len(set(leaves(self._condition))),
+            may_fail=any(
+                may_fail(part)
+                for part in (self._condition, *self._keys, self._weighed)
+                if part is not None
+            ),
         )
 
     def _unit(

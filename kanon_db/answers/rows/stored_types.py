@@ -2,64 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from kanon_db.algorithms.ground import arrays
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.answers.rows.cell_columns import KnownCells, RangeColumn, RangeEnds
-from kanon_db.answers.rows.cell_evidence import CellEvidence
+from kanon_db.answers.rows.cell_evidence import MOST_COMBINED, CellEvidence
 from kanon_db.answers.rows.cell_relations import CellRelations
 from kanon_db.answers.rows.cell_values import TriedColumn
 from kanon_db.answers.rows.evidence import (
     Cells,
+    Flags,
     KnownColumn,
-    NotReadError,
     PieceReader,
     StatementRunner,
     distinct,
 )
 from kanon_db.answers.rows.pieces import Pieces
-from kanon_db.answers.tries import StatementTries
+from kanon_db.answers.tries import TRUE, ColumnValues, Combinations, StatementTries
 from kanon_db.catalog.entries import changed
-from kanon_db.errors import UnsupportedQueryError
 from kanon_db.publications.codes import SIZES_OF_CLASSES
 from kanon_db.query import expressions as ex
-from kanon_db.query.cell_conditions import ANY_END, BEGINS, place_of
+from kanon_db.query.cell_conditions import ANY_END, BEGINS, may_fail, place_of
 from kanon_db.query.layout import CellLayout
 from kanon_db.query.likelihoods import apart_from_required
 from kanon_db.query.sql import Request
+
+if TYPE_CHECKING:
+    from kanon_db.publications.codes import Store
 
 _COLUMN_BYTES: Final = 5_000_000
 """What a column of a chunk takes, as it is read and as numbers, rounded up."""
 
 
+def read_types(
+    runner: StatementRunner,
+    request: Request,
+    layout: CellLayout,
+    also: Sequence[str],
+    room: int,
+    *,
+    lists_values: bool,
+) -> StoredTypes | ViewTypes:
+    """Read types from the store, if it has the codes of all columns, and else from the view."""
+    pieces = Pieces.of(request, layout, also, lists_values=lists_values)
+    if _has_codes(runner, pieces, layout) and len(pieces.places) * _COLUMN_BYTES <= room:
+        return StoredTypes(runner, request, layout, pieces)
+    return ViewTypes(runner, request, layout, also, room, lists_values=lists_values)
+
+
+def _has_codes(runner: StatementRunner, pieces: Pieces, layout: CellLayout) -> bool:
+    """Whether the store has all that is needed; ends of ranges are compared as whole numbers."""
+    if not layout.coded or not layout.coded >= pieces.places.keys():
+        return False
+    names, stored = list(pieces.places), runner.store.columns
+    compared = [places for unit in pieces.unit.all() for places in unit.compared.values()]
+    return all(
+        all(layout.cells[names[place]].is_discrete for place in places)
+        for places in compared
+        if any(stored[names[place]].by_ends for place in places)
+    )
+
+
 class StoredTypes:
-    """:class:`~kanon_db.answers.rows.evidence.KnownTypes` of a store of codes."""
+    """:class:`~kanon_db.answers.rows.evidence.KnownTypes` of a store of codes.
+
+    Where a calculation may fail, only cells of records that meet the other conditions are tried.
+    """
 
     def __init__(
-        self,
-        runner: StatementRunner,
-        request: Request,
-        layout: CellLayout,
-        also: Sequence[str],
-        room: int,
-        *,
-        lists_values: bool,
+        self, runner: StatementRunner, request: Request, layout: CellLayout, pieces: Pieces
     ) -> None:
         self._runner, self._request, self._layout = runner, request, layout
-        self._store = runner.store
-        self.pieces = Pieces.of(request, layout, also, lists_values=lists_values)
-        places = self.pieces.places
-        if len(places) * _COLUMN_BYTES > room:
-            raise NotReadError
-        self._of_classes = {
-            name: place for name, place in places.items() if self._store.columns[name].of_classes
-        }
+        self._store, self.pieces = runner.store, pieces
+        places, stored = pieces.places, self._store.columns
+        self._of_classes = {name: at for name, at in places.items() if stored[name].of_classes}
         self._of_rows = {n: place for n, place in places.items() if n not in self._of_classes}
-        self._needs_all = bool(layout.left_out or self.pieces.marked)
-        self._ended: dict[str, IntArray] = {}  # The distinct codes of columns without numbers
+        self._needs_all = bool(layout.left_out or pieces.marked)
+        self._met: dict[str, IntArray] = {}  # The codes that are read, of columns with fewer
+        self._columns: dict[int, KnownCells] = {}
+        self._required = self._require()
         self._sizes: dict[int, int] = {}
         self.read: PieceReader = self._evidence()
 
@@ -70,54 +95,115 @@ class StoredTypes:
 
     def all(self) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
         """Return the numbers of the cells of each type, by the column, and its records."""
-        for sizes, written in self._chunks(list(self.pieces.places)):
-            codes = {
-                place: self._numbers(name, written) for name, place in self._of_classes.items()
+        for codes, n in self._types(self.pieces.places, self._require_rows):
+            numbers = {
+                self.pieces.places[name]: self._number(name, own) for name, own in codes.items()
             }
+            yield self._together(numbers, n)
+
+    def _types(
+        self, names: Collection[str], keep: Callable[[Mapping[str, IntArray]], Any] | None = None
+    ) -> Iterator[tuple[dict[str, IntArray], FloatArray]]:
+        """Read the codes of classes, or of rows, that meet what is required, and their records.
+
+        `keep`: finds the rows that are needed; None for all.
+        """
+        needed = dict.fromkeys([*names, *(n for of, _ in self._required for n in of.domains)])
+        for sizes, written in self._chunks(list(needed)):
+            codes = {name: self._read(name, written) for name in needed if name in self._of_classes}
             n = sizes.astype(np.float64)
-            if self._of_rows:
-                codes_of_rows = {
-                    place: self._numbers(name, written) for name, place in self._of_rows.items()
-                }
+            codes_of_rows = {
+                name: self._read(name, written) for name in needed if name in self._of_rows
+            }
+            if codes_of_rows:
                 class_of_row = np.repeat(np.arange(sizes.size), sizes)
-                met = self._require_rows(codes_of_rows)
+                met = None if keep is None else keep(codes_of_rows)
                 if met is not None:
                     class_of_row = class_of_row[met]
                     codes_of_rows = {p: numbers[met] for p, numbers in codes_of_rows.items()}
-                codes = {place: numbers[class_of_row] for place, numbers in codes.items()}
+                codes = {name: numbers[class_of_row] for name, numbers in codes.items()}
                 codes |= codes_of_rows
                 n = np.ones(class_of_row.size)
+            for of, is_met in self._required:
+                chosen = is_met[_combine(of, codes)]
+                codes, n = {name: own[chosen] for name, own in codes.items()}, n[chosen]
             if n.size:
-                yield self._together(codes, n)
+                yield {name: codes[name] for name in names}, n
+
+    def _require(self) -> list[tuple[Combinations, Flags]]:
+        """Find which values records must have for a calculation that may fail to be tried."""
+        if not self.pieces.may_fail:
+            return []
+        _, required = apart_from_required(self._request, self._layout, self.pieces.places)
+        tries, truths = StatementTries(self._runner, ()), []
+        for part in required:
+            columns = [self._store.columns[name] for name in sorted(ex.attributes(part))]
+            of = Combinations({c.name: _values(self._store, c.name) for c in columns})
+            if of.n <= MOST_COMBINED and not may_fail(part):
+                truths.append((of, tries.want_truth(part, of)))
+        tries.ask()
+        return [(of, truth() == TRUE) for of, truth in truths]
+
+    def _find_codes(self, names: Sequence[str]) -> dict[str, IntArray]:
+        """Find the codes of columns that are in classes, or rows, that meet what is required."""
+        stored, of_chunks = self._store.columns, [{name: np.empty(0, np.int64) for name in names}]
+        for codes, _ in self._types(names) if names else ():
+            of_chunks.append(
+                {
+                    name: arrays.distinct(own)
+                    if stored[name].by_ends
+                    else np.bincount(own).nonzero()[0]
+                    for name, own in codes.items()
+                }
+            )
+        met = {
+            name: arrays.distinct(np.concatenate([own[name] for own in of_chunks]))
+            for name in names
+        }
+        return {
+            name: own
+            for name, own in met.items()
+            if stored[name].by_ends or own.size < stored[name].n_values
+        }
+
+    def _find_met(self, places: Sequence[int]) -> dict[int, IntArray]:
+        """Find the combinations of numbers that records have in some columns."""
+        names = [name for name, place in self.pieces.places.items() if place in places]
+        met: dict[int, IntArray] = {p: np.empty(0, dtype=np.int64) for p in places}
+        for codes, _ in self._types(names):
+            for name, own in codes.items():
+                place = self.pieces.places[name]
+                met[place] = np.append(met[place], self._number(name, own))
+            first, _ = distinct(list(met.values()), [self._sizes[place] for place in met])
+            met = {place: own[first] for place, own in met.items()}
+        return met
 
     def _evidence(self) -> CellEvidence:
-        """Read the cells, and ask; arithmetic may fail on values that no record has together."""
+        """Read the cells, and ask what each of them tells."""
         runner, places = self._runner, self.pieces.places
         stored = self._store.columns
+        self._met = self._find_codes(
+            [name for name in places if stored[name].by_ends or self._required]
+        )
         counts = {name: self._count(name) for name in places if stored[name].has_hidden}
-        relations = CellRelations(self._layout, self._store, counts=counts)
+        relations = CellRelations(self._layout, self._store, counts=counts, met=self._met)
         numbered = [name for name in places if not stored[name].by_ends]
-        columns = {
+        self._columns = {
             places[name]: column for name, column in relations.read(runner, numbered).items()
         }
         for name in places:
             if stored[name].by_ends:
-                columns[places[name]] = self._range_cells(name)
-        self._columns = columns
-        self._sizes = {place: column.cells.n.size for place, column in columns.items()}
+                self._columns[places[name]] = self._range_cells(name)
+        self._sizes = {place: column.cells.n.size for place, column in self._columns.items()}
         names = list(places)
 
         def ends(one: int, other: int) -> tuple[Any, ...]:
-            if any(names[place] in self._ended for place in (one, other)):
-                raise NotReadError
+            if any(stored[names[place]].by_ends for place in (one, other)):
+                return _compare_whole_ends(self._columns[one], self._columns[other])
             return relations.ends_of_two(runner, names[one], names[other])
 
         tries = StatementTries(runner, self._request.lookups)
-        try:
-            with runner.session.savepoint():
-                return CellEvidence(self.pieces, columns, tries, ends)
-        except UnsupportedQueryError:
-            raise NotReadError from None
+        return CellEvidence(self.pieces, self._columns, tries, ends, self._find_met)
 
     def _range_cells(self, name: str) -> KnownCells:
         """Find the distinct ranges of a column of which each class has the ends."""
@@ -127,8 +213,7 @@ class StoredTypes:
             f"SELECT ({place})::int8 AS low, (upper(t.v) - lower(t.v))::int8 AS n"
             f" FROM ({self._store.values(name)}) AS t"
         )
-        of_chunks = [np.unique(self._read(name, written)) for _, written in self._chunks([name])]
-        codes = np.unique(np.concatenate(of_chunks or [np.empty(0, dtype=np.int64)]))
+        codes = self._met[name]
         low, end = codes >> BEGINS, codes & ((1 << BEGINS) - 1)
         is_null, is_anything = codes == 0, codes == ANY_END
         least, n_values = row["low"], row["n"]
@@ -137,7 +222,6 @@ class StoredTypes:
         is_range = (low < end) & (low >= 0) & (end <= n_values)
         if not (is_range | is_null | is_anything).all():
             raise changed(self._runner.publication)
-        self._ended[name] = codes
         none = np.zeros(codes.size, dtype=np.bool_)
         ends = RangeEnds(least + low, least + end - 1, is_null, is_anything, is_anything)
         cells = Cells(np.ones(codes.size), np.ones(codes.size), none, is_anything, is_anything)
@@ -157,19 +241,20 @@ class StoredTypes:
         numbers_of_records = np.bincount(number, n, first.size).astype(np.float64, copy=False)
         return {place: numbers[first] for place, numbers in codes.items()}, numbers_of_records
 
-    def _require_rows(self, codes: dict[int, IntArray]) -> Any:
+    def _require_rows(self, codes: Mapping[str, IntArray]) -> Any:
         """Find the rows that meet what only columns with known values decide; None for all."""
         condition = self.pieces.unit.condition
-        if self._needs_all or condition is None:
+        if self._needs_all or condition is None or self._required:
             return None
         parts = condition.parts if isinstance(condition, ex.And) else (condition,)
         met = None
         for part in parts:
             places = self.pieces.unit.by_value.get(part, ())
-            if places and all(place in codes for place in places):
+            names = [name for name, place in self.pieces.places.items() if place in places]
+            if places and all(name in codes for name in names) and places not in self.read.met:
                 number: Any = 0
-                for place in places:
-                    number = number * self.read.n_values[place] + codes[place]
+                for name, place in zip(names, places, strict=True):
+                    number = number * self.read.n_values[place] + codes[name]
                 one = self.read.tried(part, places).surely[number]
                 met = one if met is None else met & one
         return met
@@ -181,14 +266,17 @@ class StoredTypes:
             n += np.bincount(self._read(name, written), sizes, n.size)
         return n
 
-    def _numbers(self, name: str, written: Mapping[str, bytes]) -> IntArray:
-        codes = self._read(name, written)
-        if name in self._ended:
-            return np.searchsorted(self._ended[name], codes).astype(np.int64)
-        return codes
+    def _number(self, name: str, codes: IntArray) -> IntArray:
+        """Return the numbers of cells that are read, by what :meth:`_read` returns."""
+        is_fewer = name in self._met and not self._store.columns[name].by_ends
+        return np.searchsorted(self._met[name], codes) if is_fewer else codes
 
     def _read(self, name: str, written: Mapping[str, bytes]) -> IntArray:
-        return np.frombuffer(written[name], self._store.columns[name].dtype).astype(np.int64)
+        """Read codes; of a column by its ends their numbers, once these are known."""
+        column = self._store.columns[name]
+        codes = np.frombuffer(written[name], column.dtype).astype(np.int64)
+        is_known = column.by_ends and name in self._met
+        return np.searchsorted(self._met[name], codes) if is_known else codes
 
     def _chunks(self, names: Sequence[str]) -> Iterator[tuple[IntArray, Mapping[str, bytes]]]:
         """Read the sizes of classes, and the codes of columns, chunk by chunk."""
@@ -229,7 +317,9 @@ class ViewTypes:
             return relations.ends_of_two(runner, names[one], names[other])
 
         tries = StatementTries(runner, request.lookups)
-        self.read: PieceReader = CellEvidence(self.pieces, self._columns, tries, ends, self._codes)
+        self.read: PieceReader = CellEvidence(
+            self.pieces, self._columns, tries, ends, lambda _: self._codes, has_types=True
+        )
 
     def all(self) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
         """Return the numbers of the cells of each type, by the column, and its records."""
@@ -245,3 +335,34 @@ class ViewTypes:
 
 
 _TYPES_AT_ONCE: Final = 1 << 16
+
+
+def _values(store: Store, name: str) -> ColumnValues:
+    text = store.values(name)
+    return ColumnValues(lambda _: text, store.columns[name].n_values)
+
+
+def _combine(of: Combinations, codes: Mapping[str, IntArray]) -> IntArray:
+    """Return the number of the combination of values that each class or row has."""
+    number = np.zeros(1, dtype=np.int64)
+    for name, domain in of.domains.items():
+        number = number * domain.n + codes[name]
+    return number
+
+
+def _compare_whole_ends(one: KnownCells, other: KnownCells) -> tuple[Any, ...]:
+    """Return the places of ends as :meth:`CellRelations.ends_of_two`, of whole numbers."""
+    if not isinstance(one, RangeColumn) or not isinstance(other, RangeColumn):
+        raise TypeError("two columns of ranges are compared")
+    sides = [own.ends for own in (one, other)]
+    ends = [
+        np.where(own.is_null | is_open, _NOWHERE, end)
+        for own in sides
+        for end, is_open in ((own.low, own.from_all), (own.high, own.to_all))
+    ]
+    ordered = np.unique(np.concatenate([[_NOWHERE], *ends]))
+    return (*(np.searchsorted(ordered, end) for end in ends), *(~own.is_null for own in sides))
+
+
+_NOWHERE: Final = -(1 << 62)
+"""Below all places of ends."""
