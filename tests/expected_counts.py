@@ -7,6 +7,7 @@ Written from the definitions, bucket by bucket; shares no code with the package.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -18,12 +19,16 @@ import numpy as np
 from kanon_db.query.layout import Assignment
 from tests.integration.parties import Connection, fetch, quoted, value
 
+UNTOLD = 0.15
+"""The standard deviation of correlations, where a publication does not say it."""
+
 
 def of_buckets(
     buckets: Iterable[tuple[int, int, int]],
     assignment: Assignment = "random",
     by_weights: float | None = None,
     *,
+    strength: float = UNTOLD,
     is_paper: bool = False,
 ) -> tuple[float, float, int, int]:
     """Answer from the size, matching records and matching values of *every* bucket.
@@ -34,6 +39,8 @@ def of_buckets(
     assignment : Assignment
     by_weights : float, optional
         The sum of the weights, where there are any.
+    strength : float
+        The standard deviation of correlations: see :func:`strength_of`.
     is_paper : bool
         Whether the paper's estimator is asked for.
     """
@@ -43,7 +50,7 @@ def of_buckets(
     matching = float((q * (s / size) * (1 - s / size) * (size - q) / np.maximum(size - 1, 1)).sum())
     half_width = (upper - lower) / 2
     learned = 0.0 if by_weights is None else by_weights - paper
-    shown, untold = _hidden(size, q, s)
+    shown, untold = _hidden(size, q, s, strength)
     goes_on = 1.0 if assignment == "random" else 0.5
     miss = matching + untold + (goes_on * (shown - learned)) ** 2 + (0.5 * learned) ** 2
     if is_paper:
@@ -52,7 +59,13 @@ def of_buckets(
     return min(max(estimate, lower), upper), min(math.sqrt(miss), half_width), lower, upper
 
 
-def _hidden(size: np.ndarray, q: np.ndarray, s: np.ndarray) -> tuple[float, float]:
+def strength_of(strengths: Mapping[str, float], asked: str) -> float:
+    """Return the largest of the strengths of the quasi-identifiers that a question names."""
+    named = [own for name, own in strengths.items() if re.search(rf"\b{re.escape(name)}\b", asked)]
+    return max(named, default=UNTOLD)
+
+
+def _hidden(size: np.ndarray, q: np.ndarray, s: np.ndarray, strength: float) -> tuple[float, float]:
     """What a correlation between buckets makes likely inside of them, and what it does not tell."""
     n = size.sum()
     of_q, of_s = (float(n * (k.sum() / n) * (1 - k.sum() / n)) for k in (q, s))
@@ -62,12 +75,12 @@ def _hidden(size: np.ndarray, q: np.ndarray, s: np.ndarray) -> tuple[float, floa
     reach = inside_q * inside_s / math.sqrt(of_q * of_s) * n / (n - len(size))
     between = 1 - inside_s / of_s
     if between <= 1e-9:
-        return 0.0, (0.15 * reach) ** 2
+        return 0.0, (strength * reach) ** 2
     p_q, p_s = q.sum() / n, s.sum() / n
     together = float(((q - size * p_q) * (s - size * p_s) / size).sum())
     seen = min(max(together / math.sqrt(of_q * of_s) / between, -1.0), 1.0)
-    heard = 0.15**2 / (0.15**2 + 0.04**2 + 1 / (n * between))
-    return reach * heard * seen, (0.15 * reach) ** 2 * (1 - heard)
+    heard = strength**2 / (strength**2 + 0.04**2 + 1 / (n * between))
+    return reach * heard * seen, (strength * reach) ** 2 * (1 - heard)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +98,7 @@ class Weighted:
     counts: np.ndarray  # Shape (n_buckets, n_values): how often a bucket has each
     levels: np.ndarray  # Shape (n_records, n_values)
     parts: np.ndarray  # Shape (n_values,)
+    strengths: Mapping[str, float] = field(default_factory=dict)  # Of quasi-identifiers
     _known: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -133,7 +147,7 @@ class Weighted:
         parts = np.array([found[one][1] for one in values])
         return cls(
             columns, of_bucket, sizes, layout["assignment"], values, np.column_stack(counts),
-            levels, parts,
+            levels, parts, layout["strengths"],
         )  # fmt: skip
 
     @cached_property
@@ -163,14 +177,20 @@ class Weighted:
         return float(self.weights[records][:, values].sum())
 
     def answer(
-        self, records: np.ndarray, values: np.ndarray, *, is_paper: bool = False
+        self, records: np.ndarray, values: np.ndarray, asked: str, *, is_paper: bool = False
     ) -> tuple[float, float, int, int]:
-        """Answer a count as docs/understand/estimation.md defines it."""
+        """Answer a count as docs/understand/estimation.md defines it.
+
+        `asked`: the text of the question, which names quasi-identifiers.
+        """
         q = np.bincount(self.bucket[records], minlength=self.sizes.size)
         s = self.counts[:, values].sum(axis=1)
         by_weights = self.estimate(records, values) if values.any() else None
         buckets = zip(self.sizes, q, s, strict=True)
-        return of_buckets(buckets, self.assignment, by_weights, is_paper=is_paper)
+        return of_buckets(
+            buckets, self.assignment, by_weights,
+            strength=strength_of(self.strengths, asked), is_paper=is_paper,
+        )  # fmt: skip
 
 
 def _numbers(layout: Mapping[str, Any]) -> list[int]:

@@ -643,6 +643,7 @@ def _bucket_layout(session: Session, schema: str, publication: Publication) -> B
         },
         {name: published.column(types[name]) for name in tables.sensitive},
         ASSIGNMENTS.get(described.get("assignment", wanted), "random"),
+        described.get("strengths", {}),
         read_estimator(session) == "paper",
     )
 

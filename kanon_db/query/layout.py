@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, Self
 from typing import Literal as OneOf
 
@@ -179,6 +180,10 @@ def weight_field(place: int) -> str:
     return f"v{place}"
 
 
+UNTOLD_STRENGTH: Final = 0.15
+"""How strongly values may depend on a quasi-identifier, where a publication does not say it."""
+
+
 class BucketLayout(NamedTuple):
     """A bucketization with the types of its columns."""
 
@@ -186,6 +191,8 @@ class BucketLayout(NamedTuple):
     quasi_identifiers: Mapping[str, Column]
     sensitive: Mapping[str, Column]
     assignment: Assignment = "random"
+    # How strongly values depend on each quasi-identifier: the standard deviation of correlations
+    strengths: Mapping[str, float] = MappingProxyType({})
     is_paper: bool = False  # Whether the paper's estimator is asked for
 
     @property

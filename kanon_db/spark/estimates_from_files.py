@@ -268,6 +268,7 @@ def _bucket_layout(
         {name: columns[name] for name in described["quasi_identifiers"]},
         {name: columns[name] for name in tables.sensitive},
         ASSIGNMENTS.get(described.get("assignment"), "random"),
+        described.get("strengths", {}),
         is_paper,
     )
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kanon_db
-from tests.expected_counts import of_buckets
+from tests.expected_counts import of_buckets, strength_of
 from tests.integration.bucket_ways import as_in_the_paper
 from tests.integration.parties import (
     WAYS,
@@ -159,12 +159,11 @@ def formula(parties: Parties, name: str, records: str, values: str) -> Sequence[
         f" JOIN (SELECT bucket_id, coalesce(sum(count) FILTER (WHERE {values}), 0)::int8 AS asked"
         f" FROM published.{name}_sat GROUP BY 1) AS s USING (bucket_id)",
     )
-    assignment = value(
-        parties.admin,
-        "SELECT layout ->> 'assignment' FROM kanon.publications WHERE name = $1::text",
-        name,
+    layout = value(
+        parties.admin, "SELECT layout FROM kanon.publications WHERE name = $1::text", name
     )
-    return of_buckets(found, assignment)
+    strength = strength_of(layout["strengths"], records)
+    return of_buckets(found, layout["assignment"], strength=strength)
 
 
 NUMBER = st.sampled_from(["-1", "0", "1", "2", "3.5"])

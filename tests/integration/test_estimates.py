@@ -125,7 +125,7 @@ def _distinct(frame: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray]
 def _expected(case: Case, question: Question) -> tuple[float, float, int, int]:
     """By weights, with the bounds and errors of docs/understand/estimation.md."""
     records, values = question.holds(case.records), question.holds(case.values)
-    estimate, error, lower, upper = case.weighted.answer(records, values)
+    estimate, error, lower, upper = case.weighted.answer(records, values, question.sql)
     return estimate, 0.0 if question.is_one_sided else error, lower, upper
 
 

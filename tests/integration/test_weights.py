@@ -102,13 +102,13 @@ QUESTIONS = {
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_counts(parties: Parties, published: Weighted, question: str) -> None:
     query = f"SELECT COUNT(*) FROM {NAME} WHERE {question}"
-    expected = published.answer(*QUESTIONS[question](published))
+    expected = published.answer(*QUESTIONS[question](published), question)
     kanon = Functions(parties.analyst)
     assert kanon.estimate(query) == pytest.approx(expected), question
     truth = value(parties.publisher, query.replace(f" {NAME} ", f" data.{NAME} "))
     assert expected[2] <= truth <= expected[3]
     with as_in_the_paper(parties.analyst):
-        by_paper = published.answer(*QUESTIONS[question](published), is_paper=True)
+        by_paper = published.answer(*QUESTIONS[question](published), question, is_paper=True)
         assert kanon.estimate(query) == pytest.approx(by_paper)
     weight = f"SELECT coalesce(sum(weight), 0) FROM published.{NAME} WHERE {question}"
     assert value(parties.analyst, weight) == pytest.approx(by_paper[0])
@@ -118,7 +118,7 @@ def test_either_side(parties: Parties, published: Weighted) -> None:
     """OR: everybody but those who meet neither condition."""
     query = f"SELECT COUNT(*) FROM {NAME} WHERE age < 30 OR ill = 3"
     records = ~published.where("age", lambda a: a < 30)
-    estimate, error, low, high = published.answer(records, published.which(lambda v: v != 3))
+    estimate, error, low, high = published.answer(records, published.which(lambda v: v != 3), query)
     expected = (N_RECORDS - estimate, error, N_RECORDS - high, N_RECORDS - low)
     assert Functions(parties.analyst).estimate(query) == pytest.approx(expected)
 
@@ -147,7 +147,7 @@ def test_groups(parties: Parties, published: Weighted, keys: str) -> None:
             values = published.which(lambda v: v == key["ill"])
         for name in {"age", "sex"} & set(names):
             records &= np.array([cell == key[name] for cell in published.columns[name]])
-        assert answer == pytest.approx(published.answer(records, values)), key
+        assert answer == pytest.approx(published.answer(records, values, f"{keys} {where}")), key
 
 
 def ages(published: Weighted) -> np.ndarray:
@@ -272,7 +272,7 @@ def test_changed_weights_are_noticed(parties: Parties, published: Weighted, chan
         fetch(parties.admin, change.format(f"published.{NAME}_est"))
         failed = failed_checks(parties.admin, NAME)
         for question in QUESTIONS:
-            expected = published.answer(*QUESTIONS[question](published))
+            expected = published.answer(*QUESTIONS[question](published), question)
             found = kanon.estimate(f"SELECT COUNT(*) FROM {NAME} WHERE {question}")
             assert found[2:] == expected[2:]
             assert found[2] <= found[0] <= found[3]
@@ -494,7 +494,7 @@ def test_several_sensitive_attributes(parties: Parties) -> None:
     for attribute, asked in (("ill", "ill 3"), ("cost", "2")):
         own = Weighted.read(parties.analyst, "two", attribute)
         records = own.where("age", lambda a: a < 35)
-        expected = own.answer(records, own.which(lambda v: v == asked))
+        expected = own.answer(records, own.which(lambda v: v == asked), "age")
         query = f"SELECT COUNT(*) FROM two WHERE age < 35 AND {attribute} = '{asked}'"
         assert analyst.estimate(query) == pytest.approx(expected)
     both = "age < 35 AND ill = 'ill 3' AND cost = '2'"
@@ -564,7 +564,7 @@ def test_batches_are_learned_together(parties: Parties) -> None:
     found = Functions(parties.analyst).estimate(
         "SELECT COUNT(*) FROM grown WHERE age < 35 AND ill IN (2, 3)"
     )
-    assert found == pytest.approx(own.answer(records, asked))
+    assert found == pytest.approx(own.answer(records, asked, "age"))
 
 
 @pytest.mark.pitfall(12)

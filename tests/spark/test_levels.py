@@ -213,7 +213,7 @@ def test_counts_add_up_weights(spark: Any, weighted: Path, found: Weighted, ques
             estimator=estimator,
         )  # fmt: skip
         is_paper = estimator == "paper"
-        expected = found.answer(records(found), found.which(holds), is_paper=is_paper)
+        expected = found.answer(records(found), found.which(holds), question, is_paper=is_paper)
         assert astuple(answer)[:4] == pytest.approx(expected)
 
 
@@ -228,7 +228,7 @@ def test_groups_and_either_side(spark: Any, weighted: Path, found: Weighted) -> 
         records = found.where("sex", lambda s, sex=key["sex"]: s == sex)
         records &= found.where("age", lambda a: a < 50)
         values = found.which(lambda v, own=key["disease"]: v == own)
-        expected = found.answer(records, values)
+        expected = found.answer(records, values, "sex age")
         assert (row.estimate, row.std_error, row.lower_bound, row.upper_bound) == pytest.approx(
             expected
         )
@@ -390,8 +390,8 @@ def test_weights_are_as_near_as_those_of_postgresql(
             for own in (found, there):
                 records = own.where("age", lambda a, low=low: low <= a < low + 10)
                 values = own.which(lambda v, value=value: v == value)
-                each.append(own.answer(records, values)[0])
-            each.append(there.answer(records, values, is_paper=True)[0])
+                each.append(own.answer(records, values, "age")[0])
+            each.append(there.answer(records, values, "age", is_paper=True)[0])
             errors += np.abs(np.array(each) - true)
     here, in_postgresql, paper = errors
     assert here < 0.8 * paper

@@ -18,7 +18,7 @@ from kanon_db.answers.buckets.bucket_totals import (
     n_kinds,
     side_of_numbers,
 )
-from kanon_db.answers.buckets.dependence import Doubt, PairSums, judge_pairs
+from kanon_db.answers.buckets.dependence import Doubt, HiddenParts, PairSums, judge_pairs
 from kanon_db.answers.buckets.learned_weights import ChosenValues, RecordWeights, find_needed_values
 from kanon_db.answers.buckets.ranked_counts import Judge, RankedCounts, RankedSums
 from kanon_db.answers.buckets.slots import LARGEST, Grouping, Slots, guard
@@ -38,7 +38,7 @@ from kanon_db.query.formulas import (
     empty,
     summed,
 )
-from kanon_db.query.layout import BucketLayout, parts_of
+from kanon_db.query.layout import UNTOLD_STRENGTH, BucketLayout, parts_of
 
 Answers = Mapping[tuple[int, ...], Estimated]
 """By the rank of each key's value."""
@@ -256,7 +256,7 @@ class BucketEvidence:
         if chosen is not None and (weights := self._weights(totals)) is not None:
             by_weights = [weights.count(values, by_others=by_others) for values in chosen]
         margins = totals.margins.of_pairs(groups.number)
-        judge = self._judge_counts(groups, margins, by_weights.__getitem__)
+        judge = self._judge_counts(plan, groups, margins, by_weights.__getitem__)
         answers: dict[tuple[int, ...], Estimated] = {}
         for at, (number, upper) in enumerate(zip(groups.number, groups.upper, strict=True)):
             if plan.keys and not upper:
@@ -269,6 +269,7 @@ class BucketEvidence:
 
     def _judge_counts(
         self,
+        plan: Plan,
         groups: PairsOfGroups,
         margins: PairSums,
         by_weights: Callable[[int], FloatArray | None],
@@ -277,7 +278,7 @@ class BucketEvidence:
 
         `by_weights`: what weights say of each group of records, for a group of values.
         """
-        hidden = margins.hide(groups.estimate)
+        hidden = self._hide(plan, margins, groups.estimate)
 
         def judge(at: int) -> Estimated:
             g, h = divmod(int(groups.number[at]), self._groupings[1].n)
@@ -296,7 +297,7 @@ class BucketEvidence:
         """Judge counts of some ranks, of which these are the values."""
         if plan.shape == "pairs":
             return lambda groups, _margins, _ranks: (
-                lambda at: self._judge_mixed(groups.pairs(at), totals)
+                lambda at: self._judge_mixed(plan, groups.pairs(at), totals)
             )
         weights = self._weights(totals)
 
@@ -316,7 +317,7 @@ class BucketEvidence:
                 summed: FloatArray = of_ranks.sum(axis=1)
                 return summed
 
-            return self._judge_counts(groups, margins, by_weights)
+            return self._judge_counts(plan, groups, margins, by_weights)
 
         return judge
 
@@ -329,7 +330,7 @@ class BucketEvidence:
         t, c = sums.totals[:2]
         means = np.divide(t, c, out=np.zeros_like(t), where=c > 0) if is_average else None
         margins = totals.margins.of_pairs(sums.group, means)
-        hidden = margins.hide(np.zeros_like(t) if is_average else t)
+        hidden = self._hide(plan, margins, np.zeros_like(t) if is_average else t)
         answers: dict[tuple[int, ...], Estimated] = {} if plan.keys else {(): NOTHING}
         for i, number in enumerate(sums.group.tolist()):
             extremes = float(sums.least[i]), float(sums.most[i])
@@ -355,7 +356,7 @@ class BucketEvidence:
                 extremes = float(sums.least[i]), float(sums.most[i])
                 pairs = summed(sums.totals[:, i].tolist(), extremes, is_average=is_average)
             ranks = self._ranks(plan, number)
-            answers[ranks] = NOTHING if pairs is None else self._judge_mixed(pairs, totals)
+            answers[ranks] = NOTHING if pairs is None else self._judge_mixed(plan, pairs, totals)
         return answers
 
     @staticmethod
@@ -393,10 +394,21 @@ class BucketEvidence:
             pairs, doubt, layout.assignment, by_weights=by_weights, is_paper=layout.is_paper
         )
 
-    def _judge_mixed(self, pairs: MatchedPairs, totals: BucketTotals) -> Estimated:
+    def _judge_mixed(self, plan: Plan, pairs: MatchedPairs, totals: BucketTotals) -> Estimated:
         """Judge an estimate of pairs that are compared with each other."""
         n_records, n_buckets = totals.margins.n_records, totals.margins.n_buckets
-        return self._judge(pairs, Doubt.of_mixed(pairs.variance, n_records, n_buckets))
+        strength = self._strength(plan)
+        return self._judge(pairs, Doubt.of_mixed(pairs.variance, n_records, n_buckets, strength))
+
+    def _hide(self, plan: Plan, margins: PairSums, expected: FloatArray) -> HiddenParts:
+        """Return what buckets hide of a plan's answers."""
+        return margins.hide(expected, self._strength(plan))
+
+    def _strength(self, plan: Plan) -> float:
+        """Return how strongly values may depend on what is asked of records."""
+        strengths = self._layout.strengths
+        of_columns = [strengths[name] for name in plan.columns if name in strengths]
+        return max(of_columns, default=UNTOLD_STRENGTH)
 
     def _ranks(self, plan: Plan, number: int) -> tuple[int, ...]:
         """Return the rank of each key's value in a group, or a pair of them."""

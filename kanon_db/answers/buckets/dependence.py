@@ -21,9 +21,6 @@ from kanon_db.algorithms.ground.arrays import BoolArray, FloatArray
 from kanon_db.query.formulas import Estimated, MatchedPairs
 from kanon_db.query.layout import Assignment
 
-USUAL: Final = 0.15
-"""The standard deviation of correlations, before anything is seen of them."""
-
 _ANOTHER: Final = 0.04
 """How far, as a standard deviation, the correlation inside of buckets may be off that between them:
 a value's bucket also has others, whose own dependence shows with it."""
@@ -62,10 +59,10 @@ class Doubt(NamedTuple):
     untold: float  # The variance of what does not show
 
     @classmethod
-    def of_mixed(cls, variance: float, n_records: int, n_buckets: int) -> Self:
+    def of_mixed(cls, variance: float, n_records: int, n_buckets: int, strength: float) -> Self:
         """Doubt pairs that are no product of sides, given the variance of a random matching."""
         # A difference of sums may be a little below 0.
-        return cls(0.0, max(variance, 0.0) * (n_records - n_buckets) * USUAL**2)
+        return cls(0.0, max(variance, 0.0) * (n_records - n_buckets) * strength**2)
 
 
 def judge_pairs(
@@ -116,10 +113,11 @@ class PairSums(NamedTuple):
     n_buckets: int
 
     @np.errstate(invalid="ignore", over="ignore")  # Sums of infinite numbers are refused later
-    def hide(self, expected: FloatArray) -> HiddenParts:
+    def hide(self, expected: FloatArray, strength: float) -> HiddenParts:
         """Return what buckets hide.
 
         `expected`: the sum of products of both sides, by random matchings.
+        `strength`: the standard deviation of correlations, before anything is seen of this one.
         """
         n, records, values = self.n_records, self.records, self.values
         varying = np.sqrt(records.varying(n) * values.varying(n))
@@ -128,12 +126,12 @@ class PairSums(NamedTuple):
         # What is seen of a correlation is off it by the draw, with the variance 1 / (n between).
         seen = _divide(expected - records.total * values.total / n, varying * between, where=tells)
         off = _ANOTHER**2 + _divide(np.ones_like(between), n * between, where=tells)
-        heard = np.where(tells, USUAL**2 / (USUAL**2 + off), 0.0)
+        heard = np.where(tells, strength**2 / (strength**2 + off), 0.0)
         # A sum over all pairs of a record and another one's value, instead of the bucket's
         inside = _divide(records.inside * values.inside, varying)
         reach = inside * n / max(n - self.n_buckets, 1)
         shown = reach * heard * np.clip(seen, -1, 1)
-        return HiddenParts(shown, (reach * USUAL) ** 2 * (1 - heard))
+        return HiddenParts(shown, (reach * strength) ** 2 * (1 - heard))
 
 
 def _divide(

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms.ground.arrays import FloatArray
-from kanon_db.answers.buckets.dependence import USUAL, PairSums, SideSums
+from kanon_db.answers.buckets.dependence import PairSums, SideSums
 
 SIZE = 3
+STRENGTH = 0.15
 
 
 def side(x: FloatArray) -> SideSums:
@@ -21,7 +22,7 @@ def hide(x: FloatArray, y: FloatArray) -> tuple[float, float, float]:
     """The product that is expected, what is likely beside it, and the variance of the rest."""
     expected = float((x.reshape(-1, SIZE).sum(axis=1) @ y.reshape(-1, SIZE).sum(axis=1)) / SIZE)
     sums = PairSums(side(x), side(y), x.size, x.size // SIZE)
-    hidden = sums.hide(np.array([expected]))
+    hidden = sums.hide(np.array([expected]), STRENGTH)
     return expected, *hidden.at(0)
 
 
@@ -36,7 +37,7 @@ def test_errors_are_those_of_made_tables(are_marks: bool) -> None:
     random = np.random.default_rng(3)
     off, misses = [], []
     for _ in range(300):
-        x, y = with_correlation(1200, random.normal(0, USUAL), random)
+        x, y = with_correlation(1200, random.normal(0, STRENGTH), random)
         if are_marks:
             x, y = (x > 2.3).astype(float), (y > -1.0).astype(float)
         expected, shown, untold = hide(x, y)
@@ -63,7 +64,7 @@ def test_the_same_values_in_all_buckets_tell_nothing() -> None:
     records, values = side(x), side(y)
     reach = records.inside * values.inside / np.sqrt(records.varying(600) * values.varying(600))
     assert shown == 0
-    assert np.sqrt(untold) == pytest.approx(USUAL * reach[0] * 1.5)
+    assert np.sqrt(untold) == pytest.approx(STRENGTH * reach[0] * 1.5)
 
 
 @pytest.mark.parametrize("x", [np.zeros(12), np.ones(12), np.repeat([0.0, 1.0, 0.0, 1.0], SIZE)])
