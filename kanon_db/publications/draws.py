@@ -18,7 +18,12 @@ from kanon_db.algorithms.bucketization.bucket_assignment import draw_matchings
 from kanon_db.algorithms.bucketization.buckets import BucketSetting, in_slots
 from kanon_db.algorithms.ground.arrays import BoolArray, FloatArray, IntArray, unpack_levels
 from kanon_db.algorithms.ground.computation import Pulse
-from kanon_db.algorithms.recoding.generalized_cells import Axis, draw_members, spread_levels
+from kanon_db.algorithms.recoding.generalized_cells import (
+    Axis,
+    draw_members,
+    even_places,
+    spread_levels,
+)
 from kanon_db.catalog.entries import (
     Publication,
     find_publication,
@@ -574,7 +579,9 @@ class _RowDrawing:
         session, cell_range = self._session, f"t.cell::{column.range_type}"
         low, high = ends_of(cell, cell_range)
         if cell.column.type.category == "moment":  # of which infinite ones have no place
-            finite = f"isfinite(lower({cell_range})) AND isfinite(upper({cell_range}))"
+            finite = " AND ".join(
+                f"isfinite({end}({cell_range})) IS NOT FALSE" for end in ("lower", "upper")
+            )
             low, high = (f"CASE WHEN {finite} THEN {end} END" for end in (low, high))
         rows = session.fetch(
             f"SELECT {low} AS low, {high} AS high, s.first, s.last, s.own::float8 AS own"
@@ -589,8 +596,7 @@ class _RowDrawing:
         axis = self._read_axis(cell, column.name, rows)
         if axis is not None:
             places = axis.places(codes, levels)
-        even = starts[codes] + levels * (ends - starts)[codes]
-        even = np.where(np.isfinite(even), even, np.where(levels < 1 / 2, -np.inf, np.inf))
+        even = even_places(starts, ends, codes, levels)
         places = np.where(np.isnan(places), even, places)
         if cell.is_discrete:
             places = np.rint(places)
@@ -600,7 +606,7 @@ class _RowDrawing:
         values = session.fetch(
             f"SELECT to_json({_value_in_range(cell, cell_range, 't.place')}::{column.type_name})"
             "::text AS value FROM unnest($1::text[], $2::text[]::float8[]) WITH ORDINALITY"
-            f" AS t (cell, place, i) ORDER BY t.i",
+            " AS t (cell, place, i) ORDER BY t.i",
             [cells[one] for one in cell_of.tolist()],
             list(map(repr, distinct[place_of_pair].tolist())),
         )

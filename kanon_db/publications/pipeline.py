@@ -421,6 +421,8 @@ def stage(
 ) -> StagedPublication:
     """Read, search, write and verify: all of publishing but the publication's name and readers."""
     kind = kind_of(request).load()
+    if request.draws:
+        require_drawable(kind_of(request).name)
     source = kind.in_order(source)
     session.phase("reading the source")
     accepted = accept_request(session, kind, request, source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping
 from pathlib import Path
@@ -246,3 +247,66 @@ def test_it_is_exported_and_nobody_writes_it(
     for who in (parties.analyst, parties.publisher):
         insert = lambda who=who: fetch(who, "INSERT INTO published.buckets_draws DEFAULT VALUES")
         assert sqlstate_of(insert) == "42501"
+
+
+WIDE = (
+    "age int, hours numeric, born date, seen timestamptz, big bigint, x double precision, job text,"
+    " ok boolean, row text, ill text"
+)
+COARSE = {
+    "age": {"round": 7, "top": 50, "bottom": 25},
+    "hours": {"round": 2.5, "top": 40, "bottom": 10},
+    "born": {"round": "quarter", "top": "1957-02-01"},
+    "seen": {"round": "hour", "bottom": "2020-01-03 12:00"},
+    "job": {
+        "hierarchy": {
+            "nurse": ["care", "any"], "baker": ["craft", "any"], "smith": ["craft", "any"],
+            "medic": ["care", "any"],
+        }
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", long_but(["generalized"], ["generalized", "freeform"]))
+@pytest.mark.parametrize("attributes", [{"job": COARSE["job"]}, COARSE], ids=["labels", "bins"])
+def test_every_cell_is_drawn_from(
+    parties: Parties, kind: str, attributes: Mapping[str, Any]
+) -> None:
+    """Labels, bins, half-open ends, large and broken numbers: the server finds each in its cell."""
+    draw = random.Random(7)  # noqa: S311  # made-up data
+    rows = [
+        (
+            None if i % 19 == 0 else draw.randrange(20, 60), draw.randrange(180) / 4,
+            f"195{draw.randrange(5, 9)}-0{draw.randrange(1, 9)}-11",
+            f"2020-01-0{draw.randrange(1, 6)} {draw.randrange(10, 24)}:15:30.5+00",
+            2**62 + draw.randrange(99), draw.random(), draw.choice([*COARSE["job"]["hierarchy"]]),
+            draw.choice([True, False]), draw.choice('{",\\'), draw.choice("uvw"),
+        )
+        for i in range(200)
+    ]  # fmt: skip
+    fetch(parties.publisher, "DROP TABLE IF EXISTS data.wide_kept")
+    known = [part.split()[0] for part in WIDE.split(", ")][:-1]
+    own = create_source(
+        parties.publisher, "data.wide_kept", WIDE, rows, known, "ill",
+        attributes=json.dumps(attributes),
+    )  # fmt: skip
+    own.of_kind(kind, "data.wide_kept", "wide_kept", k=4, draws=True, replace=True)
+    assert failed_checks(parties.analyst, "wide_kept") == []
+    for asked in ("count(*) FILTER (WHERE age < 25)", "count(age)", "count(*)"):
+        drawn = value(parties.analyst, f"SELECT {asked} FROM published.wide_kept_draws")
+        (estimate,) = fetch(
+            parties.analyst, "SELECT estimate FROM kanon.estimate($1)",
+            f"SELECT {asked} FROM wide_kept",
+        )[0]  # fmt: skip
+        assert drawn == pytest.approx(estimate, abs=15), asked
+    own.drop("wide_kept")
+
+
+def test_a_model_has_no_draws_and_a_trial_leaves_none(
+    parties: Parties, publisher: Functions
+) -> None:
+    refused = lambda: publisher.call("publish_model", "data.staff", "m", "ill", draws=True)
+    assert sqlstate_of(refused) == "22023"
+    publisher.publish("data.staff", "tried", privacy='{"default": 0.6}', draws=True, dry_run=True,
+                      accept='{"combined_releases": "test"}')  # fmt: skip
+    assert value(parties.admin, "SELECT to_regclass('published.tried_draws') IS NULL")

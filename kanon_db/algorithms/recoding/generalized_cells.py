@@ -477,6 +477,31 @@ def spread_levels(cells: IntArray, random: np.random.Generator) -> FloatArray:
     return levels
 
 
+def even_places(
+    low: FloatArray, high: FloatArray, cells: IntArray, levels: FloatArray
+) -> FloatArray:
+    """Return where records lie that are at some levels of ranges of which nothing else is known.
+
+    Half of those in a range without an end (NaN) lie beyond all ends there are, as estimates have
+    it. Where nothing is known of both ends, or they are infinite: -inf for the lower one, or inf.
+    """
+    ends = np.concatenate([low, high])
+    ends = ends[np.isfinite(ends)]
+    least, most = ends.min(initial=np.inf), ends.max(initial=-np.inf)
+    no_low, no_high = (
+        np.isnan(one) & ~np.isnan(other) for one, other in ((low, high), (high, low))
+    )
+    start, end = np.where(no_low, least, low)[cells], np.where(no_high, most, high)[cells]
+    part = np.where(no_low[cells], 2 * levels - 1, np.where(no_high[cells], 2 * levels, levels))
+    places: FloatArray = start + part * (end - start)
+    places[no_low[cells] & (part < 0)] = least - 1 / 2
+    places[no_high[cells] & (part >= 1)] = most + 1 / 2
+    # All in a range that ends with the last end lie beyond it.
+    places[no_low[cells] & (end <= least)] = least - 1 / 2
+    places[no_high[cells] & (start >= most)] = most + 1 / 2
+    return np.where(np.isfinite(places), places, np.where(levels < 1 / 2, -np.inf, np.inf))
+
+
 def draw_members(
     ends: IntArray, shares: FloatArray, cells: IntArray, levels: FloatArray
 ) -> IntArray:

@@ -66,6 +66,23 @@ def test_members_are_drawn_as_often_as_their_shares_say() -> None:
     assert generalized_cells.spread_levels(cells[:0], random).size == 0
 
 
+def test_places_in_ranges_without_an_end() -> None:
+    """Whole numbers from 25 to 49, of which the code at the bottom is below, that at the top 50."""
+    low = np.array([np.nan, np.nan, 39.5, 49.5, np.nan, 24.5])
+    high = np.array([24.5, 34.5, np.nan, np.nan, np.nan, 49.5])
+    levels = (np.arange(1_000) + 0.5) / 1_000
+    places = [
+        np.rint(generalized_cells.even_places(low, high, np.full(1_000, cell), levels)).tolist()
+        for cell in range(low.size)
+    ]
+    assert set(places[0]) == {24}
+    assert Counter(places[1]) == {24: 500, **dict.fromkeys(range(25, 35), 50)}
+    assert Counter(places[2]) == {50: 500, **dict.fromkeys(range(40, 50), 50)}
+    assert set(places[3]) == {50}
+    assert set(places[4]) == {-np.inf, np.inf}
+    assert Counter(places[5]) == dict.fromkeys(range(25, 50), 40)
+
+
 def test_places_on_an_axis_are_as_likely_as_its_shares() -> None:
     """The ends of a range first, then the parts in between; nothing where nothing is known."""
     axis = generalized_cells.Axis(
