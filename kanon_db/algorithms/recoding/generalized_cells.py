@@ -480,10 +480,9 @@ def spread_levels(cells: IntArray, random: np.random.Generator) -> FloatArray:
 def even_places(
     low: FloatArray, high: FloatArray, cells: IntArray, levels: FloatArray
 ) -> FloatArray:
-    """Return where records lie that are at some levels of ranges of which nothing else is known.
+    """Return where records lie that are at some levels of ranges; -inf, inf: ends without a place.
 
-    Half of those in a range without an end (NaN) lie beyond all ends there are, as estimates have
-    it. Where nothing is known of both ends, or they are infinite: -inf for the lower one, or inf.
+    Half of those in a range without an end (NaN) lie beyond all ends there are, as estimated.
     """
     ends = np.concatenate([low, high])
     ends = ends[np.isfinite(ends)]
