@@ -612,6 +612,7 @@ class Totals:
         if d.x is not None and d.xx is not None:
             a = average[0] if d.group is None else average[d.group]
             variance = d.xx - 2 * a * d.x + a * a * d.m - (d.x - a * d.m) ** 2
+            variance = np.where(variance > _CANCELLED * d.xx, variance, 0)
         variance = np.maximum(variance, 0)
         self._sum("squares", d.group, d.n * variance)
         self._sum("deviations", d.group, d.n * d.u * np.sqrt(variance))
