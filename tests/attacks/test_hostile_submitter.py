@@ -568,6 +568,9 @@ def test_roles_take_turns(service: Service, mallory: Connection, vera: Connectio
     """Who asks ten times is not answered ten times first, nor given the last place of a worker."""
     with psycopg.connect(service.superuser_dsn) as superuser:  # no worker sees its jobs
         fetch(superuser, "SET search_path = pg_catalog, kanon_queue")
+        # Jobs of the tests before have told their end, and are about to leave the queue.
+        running = "SELECT FROM procrastinate_jobs WHERE status = 'doing'"
+        wait_until(lambda: not fetch(superuser, running))
         worker = value(superuser, "SELECT worker_id FROM procrastinate_register_worker_v1()")
 
         def submit_as(role: str, operation: str) -> None:
