@@ -237,9 +237,9 @@ MUTATIONS: Final = (
         ("attacks/test_several_releases.py", "attacks/test_release_history.py"),
     ),
     Mutation(
-        "doctor sees nothing amiss in functions for everybody",
-        'yield _judge("EXECUTE for PUBLIC", found, is_ok=not exposed)',
-        'yield _judge("EXECUTE for PUBLIC", found, is_ok=True)',
+        "doctor sees nothing amiss in rights of strangers",
+        'return _judge("rights in kanon", roles, is_ok=not rows)',
+        'return _judge("rights in kanon", roles, is_ok=True)',
         ("migration/test_install.py",),
     ),
     Mutation(

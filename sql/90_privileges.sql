@@ -1,7 +1,34 @@
--- Privileges, last: nothing for PUBLIC. Those of operations are in their own files.
-REVOKE ALL ON SCHEMA kanon FROM PUBLIC;
-REVOKE ALL ON ALL TABLES IN SCHEMA kanon FROM PUBLIC;
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA kanon FROM PUBLIC;
+-- Privileges, last. First, nobody has any, whatever ALTER DEFAULT PRIVILEGES grants, but for what our
+-- roles may execute with their own rights, which is in the files of operations and cells.
+DO $closed$
+DECLARE
+    _statement text;
+BEGIN
+    FOR _statement IN
+        SELECT DISTINCT pg_catalog.format('REVOKE ALL ON %s %s FROM %s CASCADE', o.kind, o.name,
+            CASE a.grantee WHEN 0 THEN 'PUBLIC'
+                ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)) END)
+        FROM pg_catalog.pg_namespace AS n CROSS JOIN LATERAL (
+            SELECT 'SCHEMA' AS kind, pg_catalog.quote_ident(n.nspname) AS name, n.nspowner AS owner,
+                n.nspacl AS acl, false AS is_kept
+            UNION ALL
+            SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END,
+                c.oid::pg_catalog.regclass::text, c.relowner, c.relacl, false
+            FROM pg_catalog.pg_class AS c
+            WHERE c.relnamespace = n.oid AND c.relkind IN ('r', 'v', 'm', 'S')
+            UNION ALL
+            SELECT 'FUNCTION', p.oid::pg_catalog.regprocedure::text, p.proowner,
+                coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner)), NOT p.prosecdef
+            FROM pg_catalog.pg_proc AS p WHERE p.pronamespace = n.oid
+        ) AS o CROSS JOIN LATERAL pg_catalog.aclexplode(o.acl) AS a
+        WHERE n.nspname IN ('kanon', 'kanon_queue') AND a.grantee <> o.owner
+          AND NOT (o.is_kept AND a.grantee <> 0 AND pg_catalog.pg_get_userbyid(a.grantee)
+                   = ANY ('{everybody}'::text[] || 'kanon_owner'::text))
+    LOOP
+        EXECUTE _statement;
+    END LOOP;
+END
+$closed$;
 
 GRANT USAGE ON SCHEMA kanon TO kanon_owner, kanon_publisher, kanon_analyst, kanon_user;
 GRANT SELECT ON kanon.progress, kanon.publications TO kanon_publisher, kanon_analyst, kanon_user;
@@ -9,7 +36,6 @@ GRANT SELECT ON kanon.setting TO kanon_owner, kanon_publisher, kanon_analyst, ka
 GRANT INSERT, UPDATE, DELETE ON kanon.setting TO kanon_owner;
 
 -- Only kanon_owner writes. Whoever may UPDATE or DELETE could also lock a whole table.
-REVOKE ALL ON kanon.source, kanon.publication FROM kanon_publisher;
 GRANT SELECT, INSERT, UPDATE, DELETE ON kanon.source, kanon.publication TO kanon_owner;
 -- Nothing is taken out of the ledger.
 GRANT SELECT, INSERT, UPDATE ON kanon.release, kanon.release_reader, kanon.base, kanon.label TO kanon_owner;
@@ -26,9 +52,7 @@ GRANT SELECT ON kanon.source TO kanon_publisher;
 GRANT SELECT (publication_id, name, source_schema, source_relation, relations)
     ON kanon.publication TO kanon_publisher;
 
-REVOKE ALL ON kanon.errand FROM kanon_publisher;
 GRANT INSERT (task, given), SELECT (answer) ON kanon.errand TO kanon_publisher;
-REVOKE ALL ON kanon.question FROM kanon_publisher, kanon_analyst, kanon_user;
 GRANT INSERT (task, given, inputs), SELECT (answer) ON kanon.question
     TO kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION

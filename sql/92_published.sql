@@ -43,7 +43,14 @@ BEGIN
             HINT = 'drop or rename it; kanon_db does not adopt foreign objects';
     END IF;
     EXECUTE pg_catalog.format('REVOKE ALL ON SCHEMA %I FROM PUBLIC', _schema);
-    EXECUTE pg_catalog.format('REVOKE CREATE ON SCHEMA %I FROM kanon_publisher', _schema);
+    -- Among them is whom ALTER DEFAULT PRIVILEGES lets create.
+    EXECUTE coalesce((
+        SELECT pg_catalog.format('REVOKE CREATE ON SCHEMA %I FROM ', _schema)
+            || pg_catalog.string_agg(pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)), ', ')
+            || ' CASCADE'
+        FROM pg_catalog.pg_namespace AS n CROSS JOIN LATERAL pg_catalog.aclexplode(n.nspacl) AS a
+        WHERE n.nspname = _schema AND a.privilege_type = 'CREATE'
+          AND a.grantee NOT IN (0, n.nspowner)), 'SELECT');
     EXECUTE pg_catalog.format('GRANT USAGE, CREATE ON SCHEMA %I TO kanon_owner', _schema);
     EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA %I TO %s', _schema,
                               pg_catalog.array_to_string('{everybody}'::text[], ', '));

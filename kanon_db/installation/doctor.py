@@ -144,7 +144,8 @@ def _examine_installation(session: PsycopgSession) -> Iterator[Diagnosis]:
         remedy = f"ALTER SCHEMA {name} RENAME TO kanon" if name else "kanon install"
         yield Diagnosis("kanon_db", "broken", state, remedy)
         return
-    yield from _examine_functions(session)
+    yield _examine_functions(session)
+    yield _examine_rights(session)
     yield _examine_extension(session)
     for role in (*EVERYBODY, OWNER):
         yield _examine_role(session, role)
@@ -184,16 +185,14 @@ def _examine_extension(session: PsycopgSession) -> Diagnosis:
     return Diagnosis("extension", "ok", "none: installed by statements")
 
 
-def _examine_functions(session: PsycopgSession) -> Iterator[Diagnosis]:
+def _examine_functions(session: PsycopgSession) -> Diagnosis:
     rows = session.fetch(
         "SELECT p.proname::text AS name,"
         " p.prosecdef AND pg_get_userbyid(p.proowner) <> $1::text"
         # An expression that was parsed when it was installed looks nothing up any more.
         " OR NOT coalesce(p.proconfig && ARRAY['search_path=pg_catalog, pg_temp',"
         " 'search_path=pg_catalog, kanon_queue, pg_temp'], false)"
-        " AND p.prosqlbody IS NULL AS open,"
-        " EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a"
-        " WHERE a.grantee = 0) AS exposed"
+        " AND p.prosqlbody IS NULL AS open"
         " FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace"
         " WHERE n.nspname = 'kanon'",
         OWNER,
@@ -204,10 +203,31 @@ def _examine_functions(session: PsycopgSession) -> Iterator[Diagnosis]:
         *(f"{row['name']} is not safe from look-alike objects" for row in rows if row["open"]),
     ]
     found = "; ".join(wrong) or f"{len(rows)}, as in this package"
-    yield _judge("functions", found, is_ok=not wrong)
-    exposed = sum(row["exposed"] for row in rows)
-    found = f"on {exposed} functions" if exposed else "on none"
-    yield _judge("EXECUTE for PUBLIC", found, is_ok=not exposed)
+    return _judge("functions", found, is_ok=not wrong)
+
+
+_STRANGERS: Final = """
+SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC'
+    ELSE pg_get_userbyid(a.grantee)::text END AS name
+FROM (
+    SELECT n.nspowner AS owner, n.nspacl AS acl FROM pg_namespace AS n WHERE n.nspname = 'kanon'
+    UNION ALL
+    SELECT c.relowner, c.relacl FROM pg_class AS c
+    WHERE c.relnamespace = 'kanon'::regnamespace
+    UNION ALL
+    SELECT p.proowner, coalesce(p.proacl, acldefault('f', p.proowner)) FROM pg_proc AS p
+    WHERE p.pronamespace = 'kanon'::regnamespace
+) AS o CROSS JOIN LATERAL aclexplode(o.acl) AS a
+WHERE a.grantee <> o.owner AND pg_get_userbyid(a.grantee) <> ALL ($1::text[]) ORDER BY 1
+"""
+
+
+def _examine_rights(session: PsycopgSession) -> Diagnosis:
+    """Look whether others than our roles may do anything in the schema."""
+    rows = session.fetch(_STRANGERS, [*EVERYBODY, OWNER, WORKER])
+    strangers = ", ".join(row["name"] for row in rows)
+    roles = f"also of {strangers}" if rows else "of our roles"
+    return _judge("rights in kanon", roles, is_ok=not rows)
 
 
 _ACTING: Final = f"""

@@ -1,7 +1,5 @@
 -- Privileges of the queue and of jobs, last. The worker's login sees whose turn it is, and neither
 -- what was asked nor what was answered; it belongs to no role.
-REVOKE ALL ON ALL TABLES IN SCHEMA kanon_queue FROM PUBLIC;
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA kanon_queue FROM PUBLIC;
 GRANT USAGE ON SCHEMA kanon_queue TO kanon_owner, kanon_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA kanon_queue TO kanon_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE

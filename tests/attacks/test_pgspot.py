@@ -100,7 +100,7 @@ def test_what_an_installation_runs(cluster_dsn: str, new_database: Callable[...,
         install(make_conninfo(dsn, options="-c log_statement=all -c log_error_verbosity=default"))
         script = statements(log.text())
         assert script.count("LANGUAGE plpython3u") > 10
-        assert "REVOKE ALL ON SCHEMA kanon" in script
+        assert "GRANT USAGE ON SCHEMA kanon" in script
         assert findings(script, ignored=ignored) == ""
 
 

@@ -460,14 +460,34 @@ class TestPlanted:
         )
 
     @pytest.mark.pitfall(4)
-    def test_default_privileges(self, bare: str, stranger: str) -> None:
-        """What administrators grant by default is no right on the catalog."""
-        psql(bare, f"ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO {stranger};"
-             f"ALTER DEFAULT PRIVILEGES GRANT ALL ON FUNCTIONS TO {stranger};"
-             "CREATE EXTENSION kanon CASCADE")  # fmt: skip
-        here = make_conninfo(bare, user=stranger)
-        assert "permission denied" in refused(here, "SELECT * FROM kanon.draw_key")
-        assert "permission denied" in refused(here, "SELECT kanon.version()")
+    def test_default_privileges(self, bare: str, stranger: str, extended: str) -> None:
+        """What administrators grant by default, also to our roles, is no right of ours."""
+        grantees = f"{stranger}, kanon_analyst WITH GRANT OPTION"
+        for kind in ("TABLES", "SEQUENCES", "FUNCTIONS", "SCHEMAS"):
+            psql(bare, f"ALTER DEFAULT PRIVILEGES GRANT ALL ON {kind} TO {grantees}")
+        psql(bare, "CREATE EXTENSION kanon CASCADE")
+        assert psql(bare, RIGHTS) == psql(extended, RIGHTS)
+        assert states(bare)["rights in kanon"] == ("ok", "of our roles")
+
+
+RIGHTS = """
+SELECT DISTINCT i.identity, pg_get_userbyid(a.grantee), a.privilege_type FROM (
+    SELECT 'pg_class'::regclass AS class, oid, relowner AS owner, relacl AS acl FROM pg_class
+    WHERE relnamespace = 'kanon'::regnamespace UNION ALL
+    SELECT 'pg_namespace', oid, nspowner, nspacl FROM pg_namespace WHERE nspname = 'kanon' UNION ALL
+    SELECT 'pg_proc', oid, proowner, proacl FROM pg_proc
+    WHERE pronamespace = 'kanon'::regnamespace AND prosecdef
+) AS o CROSS JOIN LATERAL pg_identify_object(o.class, o.oid, 0) AS i
+CROSS JOIN LATERAL aclexplode(o.acl) AS a WHERE a.grantee <> o.owner ORDER BY 1, 2, 3;
+SELECT DISTINCT i.identity, pg_get_userbyid(a.grantee)
+FROM pg_proc AS p CROSS JOIN LATERAL pg_identify_object('pg_proc'::regclass, p.oid, 0) AS i
+CROSS JOIN LATERAL aclexplode(p.proacl) AS a
+WHERE p.pronamespace = 'kanon'::regnamespace
+  AND pg_get_userbyid(a.grantee) <> 'kanon_analyst' ORDER BY 1, 2;
+SELECT pg_get_userbyid(a.grantee) FROM pg_namespace CROSS JOIN LATERAL aclexplode(nspacl) AS a
+WHERE nspname = 'published' AND a.privilege_type = 'CREATE' ORDER BY 1
+"""
+"""Whose own rights functions have, our roles may execute by default: but not those of another."""
 
 
 PG_TLE = """

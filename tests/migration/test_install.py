@@ -375,7 +375,8 @@ class TestDoctor:
         for break_it, subject in (
             ("DROP FUNCTION kanon.verify(text)", "functions"),
             ("DROP FUNCTION kanon.version()", "kanon_db"),
-            ("GRANT EXECUTE ON FUNCTION kanon.verify(text) TO PUBLIC", "EXECUTE for PUBLIC"),
+            ("GRANT EXECUTE ON FUNCTION kanon.verify(text) TO PUBLIC", "rights in kanon"),
+            ("GRANT SELECT ON kanon.draw_key TO pg_monitor", "rights in kanon"),
             ("ALTER FUNCTION kanon.verify(text) RESET search_path", "functions"),
             ("ALTER FUNCTION kanon.verify(text) SET search_path = public", "functions"),
             ("ALTER FUNCTION kanon.verify(text) SECURITY DEFINER", "functions"),
