@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import kanon_db
-from kanon_db.errors import ServerError
+from kanon_db.errors import InvalidParameterError, ServerError
 from kanon_db.installation.interpreter import import_paths, package_digest, server_paths
 from kanon_db.installation.service import (
     AFTER_OWNING,
@@ -25,7 +25,7 @@ from kanon_db.installation.sql_objects import (
     resource_text,
     revisions,
 )
-from kanon_db.session import fetch_one
+from kanon_db.session import SETTINGS, fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 
 EXTENSION: Final = "kanon"
@@ -55,7 +55,9 @@ _HEADER: Final = """\
 -- Written by `kanon extension` from the package kanon_db {version}.
 \\echo Use "CREATE EXTENSION kanon" to load this file. \\quit
 """
-_SEARCH_PATH: Final = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);"
+_SETTLED: Final = "\n".join(
+    f"SELECT pg_catalog.set_config('{name}', '{value}', true);" for name, value in SETTINGS.items()
+)
 
 _TLE: Final = """\
 SELECT pgtle.install_extension('kanon', '{version}', '{comment}', $_pgtle_$
@@ -123,7 +125,7 @@ def extension_files(paths: Sequence[str], earlier: Iterable[str] = ()) -> dict[s
         f"{_UNPACKAGED}--{version}": taken,
         **{f"{old}--{version}": [roles, *_migrations(), *objects] for old in earlier},
     }
-    header = _HEADER.format(version=version) + _SEARCH_PATH
+    header = _HEADER.format(version=version) + _SETTLED
     return {
         f"{EXTENSION}.control": _CONTROL.format(
             version=version, published=PUBLISHED, comment=_COMMENT
@@ -146,12 +148,12 @@ def _migrations() -> list[str]:
     ]
 
 
-def tle_registration(earlier: Iterable[str] = ()) -> str:
+def tle_registration(earlier: Sequence[str] = ()) -> str:
     """Write the calls that register the extension with pg_tle: as a service, without superusers.
 
     `earlier`: versions to update from. Raises ServerError where procrastinate is missing.
     """
-    version = kanon_db.__version__
+    version, versions = kanon_db.__version__, _versions_before(earlier)
     scripts = object_scripts((), is_service=True, watches=False)
     roles, login = scripts.pop(ROLES), scripts.pop(WORKER_LOGIN)
     members = resource_text("extension/99_members.sql")
@@ -163,16 +165,16 @@ def tle_registration(earlier: Iterable[str] = ()) -> str:
     made = [roles, "CREATE SCHEMA kanon;", before, migration_script(None), login, queue_script()]
     calls = [
         _TLE.format(
-            version=version, comment=_COMMENT, script="\n".join([_SEARCH_PATH, *made, *replaced])
+            version=version, comment=_COMMENT, script="\n".join([_SETTLED, *made, *replaced])
         )
     ]
     calls += [
         _TLE_UPDATE.format(
             earlier=old,
             version=version,
-            script="\n".join([_SEARCH_PATH, roles, before, *_migrations(), *replaced]),
+            script="\n".join([_SETTLED, roles, before, *_migrations(), *replaced]),
         )
-        for old in earlier
+        for old in versions
     ]
     return "".join(calls)
 
@@ -185,12 +187,13 @@ def write_extension(
     `earlier`: versions to update from, beside those whose files are there. Raises ServerError.
     """
     paths = import_paths()
+    _versions_before(earlier)  # before anything is asked
     if folder is None:
         folder, paths = _ask_server(dsn)
-    version = kanon_db.__version__
     names = [re.search(r"--([^-]+)\.sql$", file.name) for file in folder.glob(f"{EXTENSION}--*")]
-    before = {name[1] for name in names if name} | set(earlier)
-    files = extension_files(paths, sorted(before - {version, _UNPACKAGED}))
+    files = extension_files(
+        paths, _versions_before([*earlier, *(name[1] for name in names if name)])
+    )
     try:
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
@@ -202,6 +205,14 @@ def write_extension(
             hint="run it as root, on the server's machine; or name another folder",
         ) from None
     return [folder / name for name in files]
+
+
+def _versions_before(names: Sequence[str]) -> list[str]:
+    """Return versions to update from, which become parts of file names and statements."""
+    if not all(re.fullmatch(r"\w[\w.+]*", name, re.ASCII) for name in names):
+        hint = "kanon extension --from 0.1.0"
+        raise InvalidParameterError("versions are such as 0.1.0", hint=hint)
+    return sorted(set(names) - {kanon_db.__version__, _UNPACKAGED})
 
 
 def _ask_server(dsn: str) -> tuple[Path, list[str]]:

@@ -22,7 +22,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 import kanon_db
 from kanon_db.cluster import _host
 from kanon_db.cluster.local_cluster import LocalCluster
-from kanon_db.errors import PermissionDeniedError, ServerError
+from kanon_db.errors import InvalidParameterError, PermissionDeniedError, ServerError
 from kanon_db.installation.doctor import examine
 from kanon_db.installation.extension import tle_registration, write_extension
 from kanon_db.installation.install import install, uninstall
@@ -432,8 +432,10 @@ class TestPlanted:
             "CREATE VIEW public.pg_roles AS SELECT * FROM pg_catalog.pg_roles"
             " WHERE pg_catalog.nextval('public.fired') > 0",
         )
-        psql(bare, "SET search_path = public, pg_catalog; CREATE EXTENSION kanon CASCADE")
+        psql(bare, "SET search_path = public, pg_catalog; SET quote_all_identifiers = on;"
+             " CREATE EXTENSION kanon CASCADE")  # fmt: skip
         assert psql(bare, "SELECT is_called FROM public.fired") == "f\n"
+        assert states(bare)["functions"][0] == "ok"
         assert objects(bare) == objects(extended)
 
     @pytest.mark.pitfall(4)
@@ -591,3 +593,12 @@ def test_without_an_installation_nothing_becomes_one(server: str, files: list[st
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(ServerError, match="files cannot be written"):
         write_extension(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("version", ["../0.1.0", "0.1.0--0.2.0", "0.1'); DROP TABLE a --", ""])
+def test_what_is_no_version(tmp_path: Path, version: str) -> None:
+    """It would be the name of another file, or another statement."""
+    for write in (tle_registration, lambda names: write_extension(tmp_path, earlier=names)):
+        with pytest.raises(InvalidParameterError, match="versions are such as"):
+            write([version])
+    assert list(tmp_path.iterdir()) == []

@@ -203,6 +203,8 @@ def extension_command(
     """
     from kanon_db.installation.extension import tle_registration, write_extension
 
+    if tle and folder:
+        raise click.UsageError("--tle prints, and writes no file: leave out FOLDER")
     if tle:
         script = tle_registration(earlier)
         console.print_outcome(script, {"sql": script}, as_json=as_json)
