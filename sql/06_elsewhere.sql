@@ -101,7 +101,7 @@ BEGIN
     THEN
         IF TG_TAG = 'DROP EXTENSION' THEN
             RAISE NOTICE USING
-                MESSAGE = 'the extension kanon is not dropped while there are publications',
+                MESSAGE = 'while there are publications, the extension kanon is not dropped along',
                 HINT = 'first SELECT kanon.drop_publication(name) FROM kanon.publications';
         END IF;
         OPEN _held FOR SELECT FROM kanon.publication LIMIT 0;

@@ -583,6 +583,24 @@ class TestTle:
             psql(server, f"DROP OWNED BY {administrator}; DROP ROLE {administrator}")
 
 
+LEFT = """
+SELECT nspname FROM pg_namespace WHERE nspname ~ '^(kanon|published)' UNION ALL
+SELECT proname FROM pg_proc WHERE pronamespace = to_regnamespace('published') UNION ALL
+SELECT concat_ws(' ', a.grantee::regrole, a.privilege_type)
+FROM pg_database CROSS JOIN LATERAL aclexplode(datacl) AS a
+WHERE datname = current_database() AND a.grantee::regrole::text ~ '^kanon_' ORDER BY 1
+"""
+
+
+def test_what_is_left(extended: str) -> None:
+    """By PostgreSQL, which lets it be created again; and by `kanon uninstall`."""
+    psql(extended, "DROP EXTENSION kanon")
+    assert psql(extended, LEFT) == "kanon_publisher TEMPORARY\npublished\n"
+    psql(extended, "CREATE EXTENSION kanon")
+    uninstall(extended)
+    assert psql(extended, LEFT) == ""
+
+
 def test_without_an_installation_nothing_becomes_one(server: str, files: list[str]) -> None:
     dsn = made(server)
     told = refused(dsn, "CREATE EXTENSION plpython3u; CREATE EXTENSION kanon VERSION 'unpackaged'")
