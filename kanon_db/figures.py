@@ -134,16 +134,30 @@ def with_people(query: ex.Query) -> ex.Query:
     return query._replace(measures=(*query.measures, *more))
 
 
+def few_last(query: ex.Query) -> ex.Query:
+    """Put groups whose figure is not shown behind all others: it is not NULL."""
+    order = (
+        one
+        if one.measure is None
+        else one._replace(nulls_first=one.nulls_first > one.is_descending)
+        for one in query.order
+    )
+    return query._replace(order=tuple(order))
+
+
 def show(groups: Sequence[Group], query: ex.Query, rule: FigureRule) -> list[Group]:
     """Show the aggregates of a query in groups that answer it :func:`with_people`."""
     places = {one.aggregate: place for place, one in enumerate(with_people(query).measures)}
 
     def show_one(aggregate: ex.Aggregate, estimates: Sequence[Estimated]) -> Estimated:
         answer = estimates[places[aggregate]]
-        if _is_count(aggregate):
+        if aggregate.function in _COUNTS:
             return rule.count(answer)
-        people = (estimates[places[count]].estimate for count in _people(aggregate))
-        return NOTHING if any(n is not None and rule.number(n) is None for n in people) else answer
+        people = [estimates[places[count]] for count in _people(aggregate)]
+        if _is_tally(aggregate) and answer.estimate is not None:
+            return rule.count(people[-1])  # those who add 1
+        is_of_few = any(n.estimate is not None and rule.number(n.estimate) is None for n in people)
+        return NOTHING if is_of_few else answer
 
     aggregates = [measure.aggregate for measure in query.measures]
     return [
@@ -155,7 +169,7 @@ def show(groups: Sequence[Group], query: ex.Query, rule: FigureRule) -> list[Gro
 def _people(aggregate: ex.Aggregate) -> list[ex.Aggregate]:
     """Count those whom an aggregate is of, and those who add something to a sum."""
     operand, condition = aggregate.operand, aggregate.condition
-    if operand is None or _is_count(aggregate):
+    if operand is None or aggregate.function in _COUNTS:
         return []
     counts = [ex.Aggregate("count", operand, condition)]
     if aggregate.function in ("sum", "avg") and aggregate.type is not None:
@@ -165,15 +179,30 @@ def _people(aggregate: ex.Aggregate) -> list[ex.Aggregate]:
     return counts
 
 
-def _is_count(aggregate: ex.Aggregate) -> bool:
-    """Whether an aggregate counts: also a sum of cases that are 1 or 0."""
-    match aggregate:
-        case ex.Aggregate("count" | "distinct"):
+def _is_tally(aggregate: ex.Aggregate) -> bool:
+    """Whether a sum is of nothing but 1 and 0, so that it counts."""
+    return aggregate.function == "sum" and _is_one_or_none(aggregate.operand)
+
+
+def _is_one_or_none(value: ex.Expression | None) -> bool:
+    match value:
+        case None:
             return True
-        case ex.Aggregate("sum", ex.Case(branches, default)):
-            results = [result for _, result in branches] + ([] if default is None else [default])
-            return all(isinstance(one, ex.Constant) and one.text in _TALLIED for one in results)
-    return False
+        case ex.Column(type=type_) | ex.Constant(type=type_) if type_.category == "boolean":
+            return True
+        case ex.Constant(text):
+            return text is None or float(text) in (0, 1)
+        case ex.Cast(inner):
+            return _is_one_or_none(inner)
+        case ex.Coalesce(parts):
+            return all(map(_is_one_or_none, parts))
+        case ex.Case(branches, default):
+            return all(map(_is_one_or_none, (*(result for _, result in branches), default)))
+    return isinstance(value, _TRUTHS)
 
 
-_TALLIED: Final = ("0", "1", None)
+_COUNTS: Final = ("count", "distinct")
+_TRUTHS: Final = (
+    ex.Comparison, ex.Distinct, ex.Membership, ex.Range, ex.Pattern, ex.NullTest, ex.TruthTest,
+    ex.And, ex.Or, ex.Not,
+)  # fmt: skip

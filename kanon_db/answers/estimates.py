@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Self
 
 from kanon_db.answers.scope import OpenQuery, describe_estimator, open_query
 from kanon_db.errors import UnsupportedQueryError
-from kanon_db.figures import FigureRule, show, with_people
+from kanon_db.figures import FigureRule, few_last, show, with_people
 from kanon_db.query.expressions import (
     DERIVED,
     Column,
@@ -266,7 +266,7 @@ def _require_one_count(query: Query, other: str) -> None:
 
 def answered(opened: OpenQuery) -> list[Group]:
     """Return the groups after HAVING, ORDER BY and LIMIT."""
-    query = opened.query
+    query = opened.query if opened.figures is None else few_last(opened.query)
     groups = _answer_sets(opened) if query.sets else _answer_groups(opened)
     groups = in_order(groups, query, opened.session.heartbeat)
     if warning := order_warning(groups, query, opened.session.heartbeat):
@@ -341,7 +341,7 @@ def notes_of(opened: OpenQuery) -> list[str]:
             if opened.has_cells(layout.cells[name], hidden=True)
         ]
         if publication.left_out:
-            reasons.append(f"{publication.left_out:,} records are left out")
+            reasons.append(f"{opened.n_left_out} records are left out")
         if reasons:
             notes.append(f"there may be groups that are not listed: {', '.join(reasons)}")
     notes += [
@@ -467,7 +467,7 @@ def explain_count(
 
     described = f"{entry.name}: {entry.kind}, {entry.records} records"
     if entry.left_out:
-        described += f", {entry.left_out} of them left out"
+        described += f", {opened.n_left_out} of them left out"
     lines = [Explained("publication", described)]
     lines += [Explained("note", note) for note in notes_of(opened)]
     lines += [line("condition", part) for part in parts_of(checked.where)]

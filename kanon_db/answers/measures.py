@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -78,47 +79,39 @@ def with_calculated(
 
     `totals` are those of groups, by what these have in common (`common_key`).
     """
-    # `exact` are the groups before a rule of figures, from which a deviation is calculated, where
-    # all that it follows from may be shown.
+    # `exact` are the groups before a rule of figures, from which a deviation is calculated. Nothing
+    # is calculated from what the rule does not show.
     if not query.formulas:
         return list(groups)
+    parts = chain.from_iterable(ex.walk(formula.expression) for formula in query.formulas)
+    spreads = [part for part in parts if isinstance(part, ex.Deviation)]
     calculated = []
     for number, group in enumerate(groups):
         if number % 16 == 0:
             heartbeat()
-        known: dict[ex.Expression, Estimated] = {
-            measure.aggregate: estimated
-            for measure, estimated in zip(query.measures, group.estimates, strict=True)
-        }
+        known = _map_answers(query, group)
         for total, found_totals in (totals or {}).items():
             names = [key.name for key in query.keys if key.expression in total.by]
             known[total] = found_totals.get(common_key(group.key, names), NOTHING)
+        few = set[ex.Expression]()
         if exact is not None:
-            known |= _deviations(query, known, exact[number])
-        more = tuple(_calculate(formula.expression, known) for formula in query.formulas)
+            own = _map_answers(query, exact[number])
+            few = {
+                one for one, answer in own.items()
+                if answer.estimate is not None and known[one].estimate is None
+            }  # fmt: skip
+            known |= {
+                spread: _calculate(spread, own)
+                for spread in spreads if few.isdisjoint(ex.children(spread))
+            }  # fmt: skip
+        more = tuple(_calculate(one.expression, known, few) for one in query.formulas)
         calculated.append(group._replace(estimates=group.estimates + more))
     return calculated
 
 
-def _deviations(
-    query: Query, known: Mapping[ex.Expression, Estimated], exact: Group
-) -> dict[ex.Expression, Estimated]:
-    own: dict[ex.Expression, Estimated] = {
-        measure.aggregate: one
-        for measure, one in zip(query.measures, exact.estimates, strict=False)
-    }
-    spreads = [
-        part
-        for formula in query.formulas
-        for part in ex.walk(formula.expression)
-        if isinstance(part, ex.Deviation)
-    ]
-    return {
-        spread: _calculate(spread, own)
-        if all(known[part].estimate is not None for part in ex.children(spread))
-        else NOTHING
-        for spread in spreads
-    }
+def _map_answers(query: Query, group: Group) -> dict[ex.Expression, Estimated]:
+    aggregates = (measure.aggregate for measure in query.measures)
+    return dict(zip(aggregates, group.estimates, strict=False))
 
 
 def common_key(key: str, names: Sequence[str]) -> str:
@@ -127,8 +120,12 @@ def common_key(key: str, names: Sequence[str]) -> str:
     return json.dumps([values[name] for name in names])
 
 
-def _calculate(expression: ex.Expression, known: Mapping[ex.Expression, Estimated]) -> Estimated:
-    """Calculate from estimates."""
+def _calculate(
+    expression: ex.Expression,
+    known: Mapping[ex.Expression, Estimated],
+    few: Set[ex.Expression] = frozenset(),
+) -> Estimated:
+    """Calculate from estimates, but not from those of few people."""
     # How the errors of several aggregates go together is not known: they are added, which is the
     # most that they can come to. No error is greater than half the distance between the bounds.
     while isinstance(expression, ex.Cast):
@@ -136,7 +133,7 @@ def _calculate(expression: ex.Expression, known: Mapping[ex.Expression, Estimate
     if expression in known:
         return known[expression]
     value = _evaluate(expression, known)
-    if value.estimate is None:
+    if value.estimate is None or not few.isdisjoint(ex.walk(expression)):
         return NOTHING
     if not math.isfinite(value.estimate):
         raise _fails()

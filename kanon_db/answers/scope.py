@@ -354,6 +354,12 @@ class OpenQuery:
         """The rule by which figures are shown."""
         return stricter(self.publication.figures, self.asked_figures)
 
+    @property
+    def n_left_out(self) -> str:
+        """How many records are left out, as it is shown."""
+        n = self.publication.left_out
+        return f"{n:,}" if self.figures is None else self.figures.words(n)
+
     @cached_property
     def plans(self) -> tuple[Plan, ...]:
         """How each measure is answered."""

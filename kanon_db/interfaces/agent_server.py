@@ -28,7 +28,8 @@ INSTRUCTIONS: Final = (
 _TOO_MUCH: Final = """
 SELECT format('it is %s', what) AS found, 'give the server a login of its own' AS remedy
 FROM pg_roles, LATERAL (VALUES ('a superuser', rolsuper), ('allowed to bypass row security',
-    rolbypassrls), ('allowed to create roles', rolcreaterole)) AS granted (what, is_so)
+    rolbypassrls), ('allowed to create roles', rolcreaterole), ('allowed to create databases',
+    rolcreatedb), ('allowed to replicate', rolreplication)) AS granted (what, is_so)
 WHERE rolname = current_user AND is_so
 UNION ALL
 SELECT format('it is a member of %I', r.rolname),
@@ -41,18 +42,22 @@ SELECT format('it may %s %I.%I', right_, n.nspname, c.relname),
     format('REVOKE %s ON %I.%I FROM %I, or from PUBLIC or the role that has it', right_, n.nspname,
         c.relname, current_user)
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace,
-    unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) AS right_
+    unnest('{SELECT,INSERT,UPDATE,DELETE,TRUNCATE,TRIGGER}'::text[]) AS right_
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^pg_'
   AND n.nspname NOT IN ('kanon', 'information_schema')
   AND NOT (right_ = 'SELECT' AND n.nspname =
     (SELECT value FROM kanon.setting WHERE name = 'published_schema'))
   AND has_schema_privilege(n.oid, 'USAGE') AND (has_table_privilege(c.oid, right_)
-    OR right_ <> 'DELETE' AND has_any_column_privilege(c.oid, right_))
+    OR right_ IN ('SELECT', 'INSERT', 'UPDATE') AND has_any_column_privilege(c.oid, right_))
 UNION ALL
 SELECT format('it may create in schema %I', nspname),
     format('REVOKE CREATE ON SCHEMA %I FROM %I, or from PUBLIC or the role that has it', nspname,
         current_user)
 FROM pg_namespace WHERE nspname !~ '^pg_' AND has_schema_privilege(oid, 'CREATE')
+UNION ALL
+SELECT 'it may create schemas', format('REVOKE CREATE ON DATABASE %I FROM %I, or from PUBLIC or the'
+    ' role that has it', current_database(), current_user)
+WHERE has_database_privilege(current_database(), 'CREATE')
 ORDER BY 1 LIMIT 1
 """
 

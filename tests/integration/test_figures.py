@@ -26,7 +26,8 @@ RULE = '{"least": 6, "round": 5}'
 NAMES = ("told_b", "told_g", "told_p")
 COUNTS = (
     "COUNT(*)", "COUNT(*) FILTER (WHERE sick = 'd1')", "COUNT(visits)", "COUNT(DISTINCT town)",
-    "SUM(CASE WHEN sick = 'd2' THEN 1 ELSE 0 END)", "CAST(COUNT(*) AS numeric)",
+    "SUM(CASE WHEN sick = 'd2' THEN 1 ELSE 0 END)", "CAST(COUNT(*) AS numeric)", "SUM(1)",
+    "SUM(CASE WHEN age > 60 THEN 1.0 ELSE 0.0 END)", "SUM((age > 40 OR town = 't2')::int)",
 )  # fmt: skip
 OTHERS = ("SUM(visits)", "AVG(age)", "MAX(age)", "STDDEV(age)", "1.0 * SUM(age) / COUNT(*)")
 CONDITIONS = (
@@ -184,7 +185,8 @@ def test_nothing_is_told_of_sums_over_few(parties: Parties, reader: Kanon) -> No
     """Also where few of many people add something to the sum."""
     rare = "SELECT min(age) FROM (SELECT age FROM data.told GROUP BY 1 HAVING count(*) < 6) AS t"
     age = value(parties.publisher, rare)
-    for asked in ("SUM(age)", "AVG(age)", "MIN(age)", "STDDEV(age)", "1.0 * SUM(age) / COUNT(*)"):
+    calculated = ("1.0 * SUM(age) / COUNT(*)", "COALESCE(SUM(age), 0)", "COALESCE(STDDEV(age), 0)")
+    for asked in ("SUM(age)", "AVG(age)", "MIN(age)", "STDDEV(age)", *calculated):
         (row,) = reader.count(f"SELECT {asked} FROM told_b WHERE age = {age}").to_dict("records")
         assert all(pd.isna(row[name]) for name in NUMBERS)
     added = f"SUM(CASE WHEN age = {age} THEN 7 ELSE 0 END)"
@@ -200,6 +202,10 @@ def test_having_and_order_see_what_is_shown(reader: Kanon) -> None:
     shown = reader.count(f"{asked} HAVING COUNT(*) > 0")["estimate"]
     assert len(shown)
     assert are_shown(tuple(shown))
+    for figure in ("COUNT(*)", "SUM(age)"):  # what is missing is not NULL, so it is not first
+        first = reader.count(f"SELECT age, {figure} AS n FROM told_b GROUP BY age ORDER BY n DESC")
+        assert not pd.isna(first["estimate"][0])
+        assert pd.isna(first["estimate"].iloc[-1])
 
 
 def test_files_and_reports_have_the_rule(parties: Parties, tmp_path: Path) -> None:
@@ -222,6 +228,8 @@ def test_a_report_tells_nothing_of_few(parties: Parties) -> None:
     with parties.publisher.transaction():
         asked = Kanon(PsycopgSession(parties.publisher))
         exact, shown = asked.report("few"), asked.report("few", figures=RULE)
+        by_town = asked.count("SELECT town, COUNT(*) FROM few GROUP BY town", figures=RULE)
+    assert "not listed: fewer than 6 records are left out" in by_town.attrs["notes"][-1]
     rare = {
         "left out": ("<b>123</b> records in the source; 3 have no row", "fewer than 6 have no row"),
         "alone": (">2.44 %</td>", ">fewer than 6</td>"),
