@@ -114,6 +114,9 @@ def test_forty_questions_and_ten_attacks(parties: Parties, reader: str) -> None:
         ("GRANT kanon_publisher TO {role}", "it is a member of kanon_publisher"),
         ("ALTER ROLE {role} BYPASSRLS", "it is allowed to bypass row security"),
         ("GRANT CREATE ON SCHEMA public TO {role}", "it may create in schema public"),
+        ("GRANT CREATE ON DATABASE {database} TO {role}", "it may create schemas"),
+        ("GRANT TRUNCATE ON data.agents TO {role}", "it may TRUNCATE data.agents"),
+        ("ALTER ROLE {role} CREATEDB", "it is allowed to create databases"),
     ],
 )
 def test_a_login_with_more_rights_is_refused(
@@ -126,7 +129,8 @@ def test_a_login_with_more_rights_is_refused(
     fetch(parties.publisher, f"GRANT USAGE ON SCHEMA data TO {quoted(role)}")
     dsn = make_conninfo(parties.dsn, user=role)
     AgentTools(dsn).close()
-    fetch(parties.admin, grant.format(role=quoted(role)))
+    database = quoted(parties.admin.info.dbname)
+    fetch(parties.admin, grant.format(role=quoted(role), database=database))
     with pytest.raises(PermissionDeniedError) as refused:
         AgentTools(dsn)
     assert refused.value.detail == named
