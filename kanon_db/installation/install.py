@@ -95,10 +95,6 @@ def dependents(
     return [row["name"] for row in session.fetch(_DEPENDENTS, list(schemas), comment)]
 
 
-_ENCODINGS: Final = ("UTF8", "SQL_ASCII")
-"""Of databases: in SQL_ASCII, texts are UTF-8 where whoever wrote them says so."""
-
-
 @dataclass(frozen=True)
 class InstallReport:
     """The result of an installation."""
@@ -157,7 +153,6 @@ def install(
                 require_rights(session)
                 _require_own_schema(session)
             _lock(session)
-            _require_encoding(session)
             if (name := read_new_name(session)) is not None:
                 raise ServerError(
                     "the schema kanon has been renamed",
@@ -317,17 +312,6 @@ def _lock(session: PsycopgSession) -> None:
     elif session.fetch("SELECT 1 WHERE to_regclass('kanon.setting') IS NOT NULL"):
         session.fetch("LOCK TABLE kanon.setting IN SHARE ROW EXCLUSIVE MODE")
     # Else, of two that create the same schemas and roles, the server refuses one.
-
-
-def _require_encoding(session: PsycopgSession) -> None:
-    row = fetch_one(session, "SELECT current_setting('server_encoding') AS value")
-    if row["value"] not in _ENCODINGS:
-        raise ServerError(
-            "the database's encoding does not fit",
-            detail=f"it is {row['value']}, while PL/Python hands over statements in UTF8, so that"
-            " names outside ASCII would turn into others",
-            hint="CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0",
-        )
 
 
 def _choose_schema(session: PsycopgSession, wanted: str) -> str:

@@ -454,6 +454,17 @@ class TestPlanted:
         finally:
             psql(bare, "ALTER ROLE kanon_user NOBYPASSRLS")
 
+    def test_another_encoding(self, server: str, files: list[str]) -> None:
+        """Refused, as by `kanon install`: PL/Python would turn names into others."""
+        name = f"kanon_test_{uuid.uuid4().hex[:12]}"
+        psql(server, f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'LATIN1'"
+             " LC_COLLATE 'C' LC_CTYPE 'C'")  # fmt: skip
+        latin = make_conninfo(server, dbname=name)
+        assert "encoding does not fit" in refused(latin, "CREATE EXTENSION kanon CASCADE")
+        with pytest.raises(ServerError, match="encoding does not fit"):
+            install(latin)
+        dropped(latin)
+
     def test_it_is_not_trusted(self, bare: str, stranger: str) -> None:
         """PL/Python runs as the server does: whoever is no superuser may not create it."""
         psql(bare, "CREATE EXTENSION plpython3u")
