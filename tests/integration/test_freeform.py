@@ -60,10 +60,10 @@ def test_nothing_tells_the_graph(kanon: Functions | Package, parties: Parties) -
     ((parameters, layout),) = fetch(
         parties.admin, "SELECT parameters, layout FROM kanon.publication WHERE name = 'people'"
     )
-    assert set(parameters) == {"k", "weights", "options", "readers", "accept", "figures"}
+    assert set(parameters) == {"k", "weights", "options", "readers", "accept", "figures", "draws"}
     assert set(layout) == {
         "quasi_identifiers", "sensitive", "others", "columns", "types", "digest", "shares",
-        "at_once", "classes", "number",
+        "at_once", "store", "number",
     }  # fmt: skip
 
 
