@@ -719,10 +719,12 @@ class Buckets(Kind):
             named = Relation(staging.schema, staging.name + suffix)
             _, oid, _ = find_relation(staging.session, named.quoted(staging.session))
             types.update(column_types(staging.session, oid))
-        return write_derived_tables(
+        layout = write_derived_tables(
             staging.session, staging, publication.layout, types, room, SecureRandom(),
             largest_weights(publication.parameters, tables),
         )  # fmt: skip
+        # Errors are the same wherever it is asked.
+        return {**layout, "strengths": publication.layout.get("strengths", {})}
 
     def examine(
         self,
