@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+import kanon_db
 from kanon_db.cluster._host import find_programs
 from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.errors import PermissionDeniedError
@@ -32,6 +33,8 @@ from tests.integration.parties import (
 )
 
 QUERY = "SELECT COUNT(*) FROM census WHERE age < 30 AND sick = 'disease 1'"
+
+OF_ROWS = "SELECT COUNT(*) FROM rows WHERE age < 30"
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +145,38 @@ def works(dsn: str, roles: tuple[str, str], connect_as: Callable[[str, str], Con
             assert sqlstate_of(again) == "KN005"
             fetch(admin, "UPDATE kanon.setting SET value = 'warn' WHERE name = 'combined_releases'")
         again()
+
+
+@pytest.mark.slow("publishes as a service, and restores elsewhere")
+def test_a_server_of_another_version(
+    service_cluster_dsn: str, new_database: Callable[..., str]
+) -> None:
+    """What a service published is read as plain tables, and answers as before.
+
+    The other server is that of ``KANON_SERVICE_BIN``: see tests/service.py.
+    """
+    dsn, name = new_database(installed=False), f"kanon_{uuid.uuid4().hex[:8]}"
+    install(dsn, service=True)
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        rows = [(i, i % 50, f"disease {i % 5}") for i in range(500)]
+        create_table(admin, "public.people", "id int, age int, sick text", rows)
+    with kanon_db.connect(dsn) as kanon:
+        kanon.register_source("people", quasi_identifiers=["age"], sensitive="sick", entity="id")
+        kanon.publish_buckets("people", "census", privacy={"l": 3})
+        kanon.publish_suppressed("people", "rows", k=3, accept={"combined_releases": "a test"})
+        expected = [str(kanon.estimate_count(question)) for question in (QUERY, OF_ROWS)]
+    text = run("pg_dump", f"--dbname={dsn}")
+    for role in ("kanon_owner", "kanon_publisher", "kanon_analyst", "kanon_user"):
+        run("psql", "-q", service_cluster_dsn, text=f"CREATE ROLE {role}")
+    there = restored(service_cluster_dsn, text, name, with_python=False)
+    with psycopg.connect(there) as admin:
+        assert fetch(admin, "SELECT sum(weight)::int FROM published.census") == [(500,)]
+        assert fetch(admin, "SELECT count(*) FROM published.rows") == [(500,)]
+    assert install(there, service=True).is_service
+    with kanon_db.connect(there) as kanon:
+        assert [str(kanon.estimate_count(question)) for question in (QUERY, OF_ROWS)] == expected
+        for publication in ("census", "rows"):
+            assert kanon.verify(publication)["holds"].all()
 
 
 @pytest.mark.long
