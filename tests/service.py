@@ -95,6 +95,8 @@ min_wal_size = '32MB'
     def full(self) -> Iterator[None]:
         """Leave no room on its disk for a while; start it again if that has ended it."""
         filler = self.folder / "filler"
+        with psycopg.connect(self.dsn, autocommit=True) as admin:
+            admin.execute("CHECKPOINT")  # The next one would give room back.
         try:
             with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
                 while True:
