@@ -551,6 +551,13 @@ def _are_numbers(given: Any) -> bool:
     return isinstance(given, list) and all(type(one) is int and one > 0 for one in given)
 
 
+def _are_strengths(given: Any) -> bool:
+    return isinstance(given, dict) and all(
+        _is_name(name) and type(one) in (int, float) and 0 <= one <= 1
+        for name, one in given.items()
+    )
+
+
 def _are_cells(given: Any) -> bool:
     return isinstance(given, list) and all(
         isinstance(one, dict) and _is_name(one.get("name")) and _is_name(one.get("cell"))
@@ -595,6 +602,7 @@ _OPTIONAL: Final[Mapping[str, Callable[[Any], bool]]] = {
     "also_sensitive": _are_names,
     **dict.fromkeys(("types", "shares"), lambda given: isinstance(given, dict)),
     "store": _is_store,
+    "strengths": _are_strengths,
 }
 """What a layout has, by name, and what that must be."""
 

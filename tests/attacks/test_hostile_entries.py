@@ -61,6 +61,7 @@ FIGURES: dict[str, Sequence[object]] = {
     "pattern": (10**8, [], {}),
     "weighted": ([1], "sick", None),
     "assignment": ([], 10**8, "nothing"),
+    "strengths": ([0.1], {"age": "x"}, {"age": -1}, {"age": 10**400}, {"age": True}),
 }
 """What stands in a layout instead of what kanon_db wrote, by its name."""
 PARAMETERS: dict[str, Sequence[object]] = {

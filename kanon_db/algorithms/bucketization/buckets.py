@@ -506,6 +506,8 @@ def measure_strength(records: BucketedRecords) -> FloatArray:
     # Our own. Correlated are sets of records and of values: parts of a column, all up to a part,
     # and parts of two columns together. Between buckets a correlation shows in proportion to how
     # much their values differ, for which records are drawn.
+    if not records.n_records:
+        return np.full(len(records.columns), _USUAL)
     n_buckets = records.starts.size - 1
     step = -(-records.n_records // _LOOKED_AT)
     if step > 1:

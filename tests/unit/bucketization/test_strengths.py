@@ -48,6 +48,12 @@ def test_what_two_columns_tell_together_counts_for_both() -> None:
     assert hidden == pytest.approx(actual, abs=0.04)
 
 
+def test_nobody_shows_nothing() -> None:
+    nobody = np.zeros(0, "i4")
+    records = BucketedRecords([nobody, nobody], nobody, np.zeros(1, np.int64), 0)
+    assert measure_strength(records).tolist() == [0.15, 0.15]
+
+
 @pytest.mark.parametrize("n_values", [1, 2])
 def test_where_nothing_shows_a_usual_strength_is_said(n_values: int) -> None:
     values = np.tile(np.arange(n_values, dtype="i4"), 6)
