@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Final, Self
@@ -67,7 +67,7 @@ def main() -> str:
                     admin.execute("INSERT INTO kanon.setting VALUES ('publish_memory', '16 GB')")
                 make_people(admin, f"people_{n}", n)
                 copy = f"CREATE TABLE copied AS SELECT * FROM people_{n} ORDER BY random()"
-                found[COPY, n] = _Needed.by(admin, runs, copy, "DROP TABLE copied")
+                found[COPY, n] = _Needed.by(admin, runs, copy, undone="DROP TABLE copied")
             for what, call in list(CALLS.items())[: None if n <= MOST_OF_ALL else 1]:
                 found |= _published(dsn, what, call, n, runs)
             with psycopg.connect(dsn, autocommit=True) as admin:
@@ -109,7 +109,13 @@ class _Needed:
 
     @classmethod
     def by(
-        cls, session: psycopg.Connection, runs: int, statement: str, undone: str | None = None
+        cls,
+        session: psycopg.Connection,
+        runs: int,
+        statement: str,
+        values: Sequence[str] = (),
+        *,
+        undone: str | None = None,
     ) -> Self:
         """Run a statement, and undo each run."""
         pid = session.info.backend_pid
@@ -117,7 +123,7 @@ class _Needed:
         for _ in range(runs):
             with PrivateMemory(pid) as memory:
                 before, started = processor_seconds(pid), time.perf_counter()
-                session.execute(statement)
+                session.execute(statement, values)
                 walls.append(time.perf_counter() - started)
                 seconds.append(processor_seconds(pid) - before)
             private = max(private, memory.most)
@@ -150,14 +156,14 @@ def make_people(admin: psycopg.Connection, name: str, n: int) -> None:
 def _published(dsn: str, what: str, call: str, n: int, runs: int) -> dict[tuple[str, int], _Needed]:
     """Publish and, where buckets are drawn at random, verify what was published."""
     drop = "SELECT kanon.drop_publication('p')"
-    statement = f"SELECT kanon.{call}".replace("%s", f"'public.people_{n}'")
+    statement, values = f"SELECT kanon.{call}", [f"public.people_{n}"]
     found = {}
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(f"SELECT kanon.{call}".replace("%s", "'public.warm_up'"))
+        connection.execute(statement, ["public.warm_up"])
         connection.execute(drop)
-        found[what, n] = _Needed.by(connection, runs, statement, drop)
+        found[what, n] = _Needed.by(connection, runs, statement, values, undone=drop)
         if what == next(iter(CALLS)):
-            connection.execute(statement)
+            connection.execute(statement, values)
             found[VERIFY, n] = _Needed.by(connection, runs, "SELECT * FROM kanon.verify('p')")
             connection.execute(drop)
     return found
