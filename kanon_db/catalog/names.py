@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
@@ -267,9 +267,10 @@ def _topic(word: str) -> Topic:
         return "sensitive"
     if word in _KNOWN:
         return "known"
-    for stems, topic in ((_SENSITIVE_STEMS, "sensitive"), (_KNOWN_STEMS, "known")):
+    of_stems: Mapping[Topic, Iterable[str]] = {"sensitive": _SENSITIVE_STEMS, "known": _KNOWN_STEMS}
+    for topic, stems in of_stems.items():
         if any(word.startswith(stem) or (len(stem) > 4 and stem in word) for stem in stems):
-            return topic  # type: ignore[return-value]
+            return topic
     return ""
 
 
