@@ -523,7 +523,7 @@ def join_left_over(
         pulse.beat()
         fits = ~is_left & (agreeing & kept == kept)
         n_fitting = np.bincount(class_of_type[fits], types.counts[fits], sizes.size)
-        for given in _donors(cost - costs, n_fitting.astype(np.int64), sizes, k, missing):
+        for given in donations(cost - costs, n_fitting.astype(np.int64), sizes, k, missing):
             total = n_left * cost + int(given @ (cost - costs))
             if total < least:
                 least, position, taken = total, number, given
@@ -562,7 +562,7 @@ def classes_of(
     return numbered(sort_keys(chain([pattern_of_row], shown)))
 
 
-def _donors(
+def donations(
     extra: IntArray, n_fitting: IntArray, sizes: IntArray, k: int, missing: int
 ) -> list[IntArray]:
     """Return how many records each class gives: the missing ones together, or one class all."""

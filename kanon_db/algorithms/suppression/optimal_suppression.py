@@ -35,6 +35,7 @@ from kanon_db.algorithms.suppression.greedy_suppression import (
     RowTypes,
     Suppression,
     check_types,
+    donations,
     greedy_on_types,
     identical_rows,
 )
@@ -490,13 +491,13 @@ def _solve(
         on_program(max(part.size for part in parts.options))
     flows, bound = parts.solve(start, pulse)
     if flows is not None and not program.are_valid(flows):
-        flows = _with_more_shared(program, flows, is_shared)
+        flows = _with_enough_shared(program, flows, is_shared)
     if (flows is not None and program.cost(flows) <= bound) or pulse.is_over:
-        return start if flows is None else flows, bound
+        return flows, bound
     if on_program is not None:
         on_program(program.group.size)
     everything = _SeparateParts(program, codes, program.is_free, [np.arange(program.group.size)])
-    flows, least = everything.solve(start if flows is None else flows, pulse)
+    flows, least = everything.solve(flows, pulse)
     return flows, max(bound, least)
 
 
@@ -550,25 +551,34 @@ class _SeparateParts:
         return flows if all(is_found) else None, sum(bounds)
 
 
-def _with_more_shared(
+def _with_enough_shared(
     program: SuppressionProgram, flows: IntArray, is_shared: BoolArray
-) -> IntArray | None:
-    """Send k records to the shared instance, to which fewer were sent, from larger instances."""
-    flows = flows.copy()
-    to_shared = is_shared[program.instance]
-    own = np.zeros_like(program.counts)
-    own[program.group[to_shared]] = np.flatnonzero(to_shared)
+) -> IntArray:
+    """Send k records to the shared instance, to which fewer were sent, as cheaply as can be."""
     received = np.bincount(program.instance, flows, is_shared.size).astype(np.int64)
-    missing = program.k - int(flows[to_shared].sum())
-    for option in np.argsort(-program.costs, kind="stable"):
-        if not to_shared[option]:
-            instance = program.instance[option]
-            moved = max(0, min(int(flows[option]), int(received[instance]) - program.k, missing))
-            flows[option] -= moved
-            flows[own[program.group[option]]] += moved
-            received[instance] -= moved
-            missing -= moved
-    return flows if program.are_valid(flows) else None
+    (shared,) = np.flatnonzero(is_shared)
+    to_shared = np.flatnonzero(program.instance == shared)
+    costs = np.zeros_like(received)  # of one record in each instance
+    costs[program.instance] = program.costs
+    giving = np.flatnonzero((received > 0) & ~is_shared)
+    extra, sizes = costs[shared] - costs[giving], received[giving]
+    missing = program.k - int(received[shared])
+    given = np.zeros_like(received)
+    given[giving] = min(
+        donations(extra, sizes, sizes, program.k, missing), key=lambda one: int(one @ extra)
+    )
+    # The options of an instance give one after the other, until it has given all.
+    order = np.argsort(program.instance, kind="stable")
+    instance, sent = program.instance[order], flows[order]
+    before = np.cumsum(sent) - sent
+    before -= before[np.searchsorted(instance, instance)]
+    moved = np.empty_like(flows)
+    moved[order] = np.clip(given[instance] - before, 0, sent)
+    flows = flows - moved
+    own = np.zeros_like(program.counts)  # the option of each group that leads to the shared one
+    own[program.group[to_shared]] = to_shared
+    np.add.at(flows, own[program.group], moved)
+    return flows
 
 
 def _solve_part(
