@@ -252,6 +252,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("suppressed", {"method": "optimal", "options": '{"time_limit": [1]}'}, INVALID),
     ("suppressed", {"k": 30, "patterns": ["....", "*..."]}, INFEASIBLE),
     ("suppressed", {"k": 30, "patterns": ["....", "*..."], "method": "optimal"}, INFEASIBLE),
+    ("suppressed", {"k": 3, "method": "two_anonymity"}, INVALID),
+    ("suppressed", {"k": 2, "method": "two_anonymity"}, INVALID),  # too many records
     *((kind, {"weights": text}, INVALID) for kind in KINDS
       for text in ('{"sick": 1}', '{"name": 1}', '{"age": 0}', '{"age": [1]}', "[1]")),
 ]  # fmt: skip

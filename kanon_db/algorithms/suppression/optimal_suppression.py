@@ -70,6 +70,15 @@ class SuppressionProgram:
         cheapest = self.is_cheapest
         return int(self.costs[cheapest] @ self.counts[self.group[cheapest]])
 
+    def bound_by_relaxation(self, pulse: Pulse) -> int:
+        """Bound the cost from below by the linear relaxation."""
+        model = self._model(~self.is_free, self.instance)
+        highs = replace(model, is_whole=np.zeros_like(model.is_whole)).load_solver(gap=0)
+        run(highs, pulse)
+        if values_of(highs) is None:
+            return self.least_cost
+        return ceil(highs.getInfo().objective_function_value - _TOLERANCE)
+
     def cost(self, flows: IntArray) -> int:
         """Cost of sending ``flows`` records by each option."""
         return int(self.costs @ flows)
@@ -323,7 +332,7 @@ def optimal(
         cost = int(patterns.costs[numbers] @ sent)
         suppression = Suppression(patterns, pattern_of_record)
         return OptimalSuppression(suppression, Proof.of(cost, bound, unit))
-    options = _PatternOptions.of(types, patterns, k, pulse)
+    options = PatternOptions.of(types, patterns, k, pulse)
     start = _greedy_start(types, patterns, k, options, pulse)
     program = options.program(k)
     flows, bound = start, program.least_cost
@@ -338,7 +347,7 @@ def optimal(
 
 
 @dataclass(frozen=True, eq=False)
-class _PatternOptions:
+class PatternOptions:
     """The instances of patterns open to each group: all row types with the same instances.
 
     Options, pairs of a group and an instance, are ordered by group, then pattern.
@@ -352,7 +361,8 @@ class _PatternOptions:
     costs: IntArray  # (o,): of one record, in units of the pattern set
 
     @classmethod
-    def of(cls, types: RowTypes, patterns: PatternSet, k: int, pulse: Pulse) -> _PatternOptions:
+    def of(cls, types: RowTypes, patterns: PatternSet, k: int, pulse: Pulse) -> PatternOptions:
+        """List the options of a table; InfeasibleError if a record has none."""
         instances = usable_instances(types, patterns, k, pulse)
         n_stuck = int(types.counts[(instances == _UNUSABLE).all(axis=1)].sum())
         if n_stuck:
@@ -445,7 +455,7 @@ def _greedy_start(
     types: RowTypes,
     patterns: PatternSet,
     k: int,
-    options: _PatternOptions,
+    options: PatternOptions,
     pulse: Pulse,
 ) -> IntArray | None:
     """Make the greedy suppression valid, as records per option; None if that is not possible."""

@@ -134,14 +134,26 @@ def greedy(data: SuppressibleRows, request: SuppressedRequest, pulse: Pulse) -> 
 
 def optimal(data: SuppressibleRows, request: SuppressedRequest, pulse: Pulse) -> MethodResult:
     """Find the suppression of least cost, where there is one record of each person."""
-    if data.entities is not None:
-        raise InvalidParameterError(
-            "the method optimal counts records, and several records are about the same entity",
-            detail="its integer program says how many records, not whose, share what they keep",
-            hint="use the method greedy, or register the source with keep, for one record of each",
-        )
+    _require_one_record_each(data, request)
     found = suppression.optimal(
         data.codes, data.patterns, request.k, formulation=request.options.formulation,
         on_program=data.require_room, pulse=pulse.within(request.options.time_limit),
     )  # fmt: skip
     return MethodResult(found.suppression, found.proof)
+
+
+def two_anonymity(data: SuppressibleRows, request: SuppressedRequest, pulse: Pulse) -> MethodResult:
+    """Find the suppression of least cost for k = 2 by matchings."""
+    _require_one_record_each(data, request)
+    best = suppression.two_anonymity(data.codes, data.patterns, pulse=pulse)
+    return MethodResult(best.suppression, best.proof)
+
+
+def _require_one_record_each(data: SuppressibleRows, request: SuppressedRequest) -> None:
+    if data.entities is not None:
+        raise InvalidParameterError(
+            f"the method {request.method} counts records, and several records are about the same"
+            " entity",
+            detail="it finds how many records, not whose, share what they keep",
+            hint="use the method greedy, or register the source with keep, for one record of each",
+        )

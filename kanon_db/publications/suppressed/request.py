@@ -114,11 +114,12 @@ class SuppressedRequest(AnswerableRequest):
 
     k: int = parameter(whole(least=2), "Least number of rows that share the values they keep.")
     patterns: tuple[str, ...] | None = patterns_parameter()
-    method: Literal["greedy", "optimal"] = parameter(
+    method: Literal["greedy", "optimal", "two_anonymity"] = parameter(
         choice(
             "method",
             greedy="fast; fewer than k records may be left over",
             optimal="the least cost, with nothing left over",
+            two_anonymity="the same for k = 2, in polynomial time; for at most 60 records",
         ),
         "How to choose what each row keeps.",
         default="greedy",
@@ -133,3 +134,9 @@ class SuppressedRequest(AnswerableRequest):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_either(self.patterns, self.rules)
+        if self.method == "two_anonymity" and self.k != 2:
+            raise InvalidParameterError(
+                "the method two_anonymity is for k = 2",
+                detail="for larger k, no polynomial algorithm is known",
+                hint="use the method optimal",
+            )

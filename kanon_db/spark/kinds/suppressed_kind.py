@@ -229,7 +229,11 @@ class SparkSuppressed(SparkRows):
         "optimal": (
             "its integer program has a variable for each cell of all records",
             "use greedy, or publish in PostgreSQL",
-        )
+        ),
+        "two_anonymity": (
+            "its matchings are of all records",
+            "use greedy, or publish in PostgreSQL",
+        ),
     }
 
     def make(self, job: SparkJob) -> SparkResult:
