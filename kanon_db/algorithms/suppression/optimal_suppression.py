@@ -70,7 +70,7 @@ class SuppressionProgram:
         cheapest = self.is_cheapest
         return int(self.costs[cheapest] @ self.counts[self.group[cheapest]])
 
-    def bound_by_relaxation(self, pulse: Pulse) -> int:
+    def solve_relaxation(self, pulse: Pulse) -> int:
         """Bound the cost from below by the linear relaxation."""
         model = self._model(~self.is_free, self.instance)
         highs = replace(model, is_whole=np.zeros_like(model.is_whole)).load_solver(gap=0)

@@ -98,7 +98,7 @@ def two_anonymity(
         raise none_exists(n, 2)
     of_types = usable_instances(types, patterns, 2, pulse)
     instances = _PatternInstances.of(of_types[types.type_of_record], patterns.costs)
-    least = PatternOptions.of(types, patterns, 2, pulse).program(2).bound_by_relaxation(pulse)
+    least = PatternOptions.of(types, patterns, 2, pulse).program(2).solve_relaxation(pulse)
     pattern_of_record = _search(instances, least, pulse)
     if (pattern_of_record == len(patterns)).any():
         raise none_exists(n, 2)
