@@ -5,10 +5,10 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+from kanon_db.answers import likelihoods
 from kanon_db.answers.estimates import answer
 from kanon_db.answers.rows import cell_columns
 from kanon_db.errors import KanonError
-from kanon_db.query import likelihoods
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import Connection, fetch
 

@@ -7,7 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from kanon_db.answers.scope import OpenQuery, describe_estimator, open_query
 from kanon_db.errors import UnsupportedQueryError
@@ -21,6 +21,7 @@ from kanon_db.query.expressions import (
     Expression,
     Formula,
     Key,
+    Literal,
     Measure,
     Membership,
     Query,
@@ -35,6 +36,9 @@ from kanon_db.query.layout import BucketLayout, CellLayout, parts_of
 from kanon_db.session.protocol import Session
 
 _MOST_NAMED: Final = 5
+_MOST_LISTED: Final = 1000
+"""The most values that a subquery may put into a query."""
+
 _LAST: Final = 2**62
 """The place of a column that a set of GROUP BY does not have: totals come last."""
 
@@ -150,7 +154,7 @@ class QueryAnswer(NamedTuple):
     def of(cls, opened: OpenQuery) -> Self:
         """Answer an opened query."""
         groups = answered(opened)
-        return cls(opened.query, groups, notes_of(opened), opened.figures)
+        return cls(opened.query.asked, groups, notes_of(opened), opened.figures)
 
     @classmethod
     def told(cls, opened: OpenQuery) -> Self:
@@ -190,19 +194,19 @@ def estimate_count(
     """
     # Raises UnsupportedQueryError when the query is not answered; the error says why, and what to
     # write instead.
-    return one_count(open_query(session, query, figures, params, publication))
+    return one_count(_open(session, query, figures, params, publication))
 
 
 def one_count(opened: OpenQuery) -> Estimated:
     """Answer an opened query as :func:`estimate_count`."""
-    text = opened.text
+    text = opened.text.outer or opened.text
     cut = text.having is not None or text.order or text.limit is not None or text.offset
-    if opened.query.keys or cut:
+    if opened.query.asked.keys or cut:
         raise refusal(
             "kanon.estimate_count accepts no DISTINCT, GROUP BY, HAVING, ORDER BY or LIMIT",
             hint="use kanon.estimate_counts",
         )
-    _require_one_count(opened.query, "kanon.estimate")
+    _require_one_count(opened.query.asked, "kanon.estimate")
     (group,) = QueryAnswer.told(opened).groups
     return group.estimates[0]
 
@@ -219,12 +223,12 @@ def estimate_counts(
     Returns a row for every group that can have records, unless HAVING or LIMIT leaves it out.
     """
     # Raises UnsupportedQueryError, NotFoundError as :func:`estimate_count`.
-    return counts(open_query(session, query, figures, params, publication))
+    return counts(_open(session, query, figures, params, publication))
 
 
 def counts(opened: OpenQuery) -> list[AnswerRow]:
     """Answer an opened query as :func:`estimate_counts`."""
-    _require_one_count(opened.query, "kanon.estimate")
+    _require_one_count(opened.query.asked, "kanon.estimate")
     return QueryAnswer.told(opened).rows
 
 
@@ -239,7 +243,7 @@ def estimate(
 
     Raises UnsupportedQueryError, NotFoundError as :func:`estimate_count`.
     """
-    return QueryAnswer.told(open_query(session, query, figures, params, publication)).rows
+    return QueryAnswer.told(_open(session, query, figures, params, publication)).rows
 
 
 def answer(
@@ -253,7 +257,46 @@ def answer(
 
     Raises UnsupportedQueryError, NotFoundError as :func:`estimate_count`.
     """
-    return QueryAnswer.of(open_query(session, query, figures, params, publication))
+    return QueryAnswer.of(_open(session, query, figures, params, publication))
+
+
+def _open(session: Session, query: str, *given: Any) -> OpenQuery:
+    """Open a query; what its conditions ask of subqueries is answered first."""
+    return open_query(session, query, *given, answer=list_rows)
+
+
+def list_rows(opened: OpenQuery) -> list[tuple[Expression | None, ...]]:
+    """Answer a question with constants, as it lists them; None for NULL."""
+    from kanon_db.answers.calculations import split_key
+
+    names = [item.alias or "" for item in opened.text.items]
+    groups = answered(opened)
+    if len(groups) * len(names) > _MOST_LISTED:
+        raise refusal(
+            f"a subquery that is answered first lists more than {_MOST_LISTED:,} values",
+            hint="ask for the first of them, with ORDER BY ... LIMIT",
+        )
+    singles = {
+        key.name for key in opened.query.keys
+        if isinstance(key.expression, Column) and key.expression.type.name == "real"
+    }  # fmt: skip
+    rows = []
+    for group in groups:
+        values = split_key(group.key)
+        # A number of single precision equals none that its digits are, unless these are quoted.
+        rows.append(tuple(_constant(values[name], name in singles) for name in names))
+    return rows
+
+
+def _constant(text: str, is_quoted: bool) -> Expression | None:
+    """Write a value of a key, as JSON, as a constant."""
+    if text == "null":
+        return None
+    if text in ("true", "false"):
+        return Literal("boolean", text)
+    if text.startswith('"'):
+        return Literal("string", json.loads(text))
+    return Literal("string" if is_quoted else "number", text)
 
 
 def _require_one_count(query: Query, other: str) -> None:
@@ -266,14 +309,34 @@ def _require_one_count(query: Query, other: str) -> None:
 
 def answered(opened: OpenQuery) -> list[Group]:
     """Return the groups after HAVING, ORDER BY and LIMIT."""
-    query = opened.query if opened.figures is None else few_last(opened.query)
-    groups = _answer_sets(opened) if query.sets else _answer_groups(opened)
+    outer = opened.query.asked
+    query = outer if opened.figures is None else few_last(outer)
+    answer = _answer_groups if outer is opened.query else _answer_outer
+    groups = _answer_sets(opened) if query.sets else answer(opened)
     groups = in_order(groups, query, opened.session.heartbeat)
     if warning := order_warning(groups, query, opened.session.heartbeat):
         opened.session.tell(warning)
     fixed = {name: json.loads(value) for name, value in query.fixed}
     groups = within_limit(groups, query)
     return [_with_values(group, fixed) for group in groups] if fixed else groups
+
+
+def _answer_outer(opened: OpenQuery) -> list[Group]:
+    """Answer a query over groups from the answer of these."""
+    from kanon_db.answers.calculations import aggregate_groups, with_calculated
+
+    query, rule, heartbeat = opened.query, opened.figures, opened.session.heartbeat
+    groups = _each_aggregate(opened)
+    if query.offset or (query.limit is not None and query.limit < len(groups)):
+        raise refusal(
+            "a subquery with LIMIT is aggregated: which groups are left is not known",
+            hint="leave LIMIT out, or ask the subquery itself",
+        )
+    if rule is not None:
+        groups = show(groups, query, rule)
+    n_missing = opened.publication.records if missing_groups(opened) else 0
+    groups = aggregate_groups(groups, query, heartbeat, rule, n_missing)
+    return with_calculated(groups, query.asked, heartbeat)
 
 
 def _with_values(group: Group, values: Mapping[str, object]) -> Group:
@@ -288,7 +351,7 @@ def _answer_groups(opened: OpenQuery) -> list[Group]:
     if rule is not None:
         exact, groups = groups, show(groups, opened.query, rule)
     if opened.query.formulas:
-        from kanon_db.answers.measures import with_calculated
+        from kanon_db.answers.calculations import with_calculated
 
         heartbeat = opened.session.heartbeat
         groups = with_calculated(groups, opened.query, heartbeat, _totals(opened), exact)
@@ -327,23 +390,36 @@ def _each_aggregate(opened: OpenQuery) -> list[Group]:
     return in_doubles(before_having(opened), aggregates)
 
 
+def missing_groups(opened: OpenQuery) -> list[str]:
+    """Say why there may be groups that are not listed."""
+    layout, query = opened.layout, opened.query
+    if not isinstance(layout, CellLayout) or not query.keys:
+        return []
+    names = {name for key in query.keys for name in attributes(key.expression)}
+    reasons = [
+        f'cells of column "{name}" are suppressed'
+        for name in sorted(names)
+        if opened.has_cells(layout.cells[name], hidden=True)
+    ]
+    if opened.publication.left_out:
+        reasons.append(f"{opened.n_left_out} records are left out")
+    return reasons
+
+
 def notes_of(opened: OpenQuery) -> list[str]:
     """Say what the numbers of an answer do not: which records they are of, and what is missing."""
-    publication, layout, query = opened.publication, opened.layout, opened.query
+    publication, query = opened.publication, opened.query
     notes = [] if publication.kept_note is None else [publication.kept_note]
     if opened.figures is not None:
         notes.append(str(opened.figures))
-    if isinstance(layout, CellLayout) and query.keys:
-        names = {name for key in query.keys for name in attributes(key.expression)}
-        reasons = [
-            f'cells of column "{name}" are suppressed'
-            for name in sorted(names)
-            if opened.has_cells(layout.cells[name], hidden=True)
-        ]
-        if publication.left_out:
-            reasons.append(f"{opened.n_left_out} records are left out")
-        if reasons:
-            notes.append(f"there may be groups that are not listed: {', '.join(reasons)}")
+    if reasons := missing_groups(opened):
+        notes.append(f"there may be groups that are not listed: {', '.join(reasons)}")
+    if opened.n_listed:
+        notes.append(
+            f"subqueries were answered first, and {opened.n_listed} of their rows stand in their"
+            " places: bounds are those of the question with these rows, which were chosen by"
+            " estimates"
+        )
     notes += [
         f"{measure.label} is in seconds since 1970: to_timestamp(...) makes them a date"
         for measure in query.measures
@@ -380,7 +456,7 @@ def _text_constants(query: Query) -> dict[Column, list[Constant]]:
 
 def _totals(opened: OpenQuery) -> dict[WindowTotal, dict[str, Estimated]]:
     """Answer the totals of groups that the query calculates with."""
-    from kanon_db.answers.measures import common_key
+    from kanon_db.answers.calculations import common_key
 
     wanted = dict.fromkeys(
         part
@@ -429,7 +505,7 @@ def rewrite_count(
     # :func:`estimate_count`.
     from kanon_db.answers.rewrite import rewritten
 
-    return rewritten(open_query(session, query, None, params, publication))
+    return rewritten(_open(session, query, None, params, publication))
 
 
 @dataclass(frozen=True)
@@ -457,7 +533,7 @@ def explain_count(
     """
     from kanon_db.query.sql import Constants, write
 
-    opened = open_query(session, query, None, params, publication)
+    opened = _open(session, query, None, params, publication)
     entry, checked = opened.publication, opened.query
     constants = Constants(session.literal)
 
@@ -473,7 +549,7 @@ def explain_count(
     lines += [line("condition", part) for part in parts_of(checked.where)]
     lines += [line("group", key.expression) for key in checked.keys]
     groups = answered(opened)
-    for place, measure in checked.shown:
+    for place, measure in checked.asked.shown:
         estimates = [group.estimates[place] for group in groups]
         expected = max((e.std_error for e in estimates if e.std_error is not None), default=0.0)
         is_exact = all(
@@ -526,7 +602,7 @@ def _accuracy(expression: Expression, opened: OpenQuery) -> str:
         if side == 1:
             return "exact: the sensitive values are published as they are"
         return "exact: the quasi-identifiers are published as they are"
-    from kanon_db.query.likelihoods import accuracy_of
+    from kanon_db.answers.likelihoods import accuracy_of
 
     return accuracy_of(expression, layout)
 

@@ -123,7 +123,7 @@ class Plan:
 
     def _in_cells(self, query: Query, layout: CellLayout) -> Self:
         """Plan for what the cells of rows stand for."""
-        from kanon_db.query.likelihoods import JointCondition, arrange  # not needed for buckets
+        from kanon_db.answers.likelihoods import JointCondition, arrange  # not needed for buckets
 
         arranged = arrange(query, self.measure, layout)
         conditions: tuple[list[Expression], ...] = ([], [], [])

@@ -808,6 +808,8 @@ def statement_tree(opened: OpenQuery, dialect: Dialect = "postgres") -> Node:
     query = opened.query
     if query.sets:
         raise refusal("several sets of GROUP BY have no statement", hint="ask for one at a time")
+    if query.outer is not None:
+        raise refusal("a query over groups has no statement", hint="ask for the subquery's")
     source = _source(opened, dialect)
     _require_weighted(opened, source)
 

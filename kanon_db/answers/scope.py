@@ -61,6 +61,7 @@ from kanon_db.query.layout import (
     Shares,
 )
 from kanon_db.query.parse import parse_query
+from kanon_db.query.subqueries import Rows, settle
 from kanon_db.session.protocol import (
     DATA_EXCEPTION_CLASS,
     INSUFFICIENT_PRIVILEGE,
@@ -348,6 +349,8 @@ class OpenQuery:
     limits: Limits
     # The caller's rule of figures, beside the publication's
     asked_figures: FigureRule | None = field(default=None, kw_only=True)
+    # How many rows of subqueries, which were answered first, stand in it as constants
+    n_listed: int = field(default=0, kw_only=True)
 
     @cached_property
     def figures(self) -> FigureRule | None:
@@ -439,7 +442,7 @@ class OpenQuery:
 
     def is_wide(self, layout: CellLayout, cell: CellDescription) -> bool:
         """Whether a cell of a column of discrete ranges has too many values, or says nothing."""
-        from kanon_db.query.likelihoods import MOST_GROUPED
+        from kanon_db.answers.likelihoods import MOST_GROUPED
 
         name, source = cell.column.sql, layout.view.view
         if cell.column.name in layout.coded and not self.store.columns[cell.column.name].by_ends:
@@ -534,23 +537,34 @@ def open_query(
     figures: FigureRule | None = None,
     params: Values | None = None,
     publication: str | None = None,
+    *,
+    answer: Callable[[OpenQuery], Rows],
 ) -> OpenQuery:
-    """Read a query, look up its names, and check it.
+    """Read a query, look up its names, and check it; `answer` lists the rows of a subquery.
 
     `params` are the values of its parameters; `publication` answers it where it names the source.
     """
-    # Raises UnsupportedQueryError when the query is not answered; the error says why, and what to
-    # write instead.
-    # Raises NotFoundError when there is no such publication or lookup table, or the role may not
-    # read it.
+    # Raises UnsupportedQueryError when the query is not answered; NotFoundError when there is no
+    # such publication or lookup table, or the role may not read it.
     schema = published_schema(session)
-    limits = Limits.of(session)
     if "\\" in query:
         _require_plain_backslashes(session)
     text = read_query(query, schema, session.heartbeat, values=params, any_relation=True)
     if text.databases:
         _require_this_database(session, text.databases)
-    entry = find_asked(session, text.publication, publication, _answers)
+
+    def open_text(one: QueryText) -> OpenQuery:
+        return _open_text(session, one, schema, figures, publication)
+
+    text, n_listed = settle(text, lambda one: answer(open_text(one)))
+    return replace(open_text(text), n_listed=n_listed)
+
+
+def _open_text(
+    session: Session, text: QueryText, schema: str, figures: FigureRule | None, name: str | None
+) -> OpenQuery:
+    """Look up the names of a query, and check it."""
+    entry = find_asked(session, text.publication, name, _answers)
     require_whole(entry)
     if not _answers(entry.kind):
         raise refusal(
@@ -562,7 +576,7 @@ def open_query(
     tables = [_lookup_table(session, written.relation, schema) for written in text.lookups]
     checked, lookups = check_query(text, layout, tables)
     opened = OpenQuery(
-        session, text, checked, entry, layout, lookups, limits, asked_figures=figures
+        session, text, checked, entry, layout, lookups, Limits.of(session), asked_figures=figures
     )
     _require_readable_constants(opened)
     _require_readable_patterns(opened)

@@ -26,7 +26,6 @@ from kanon_db.query.expressions import (
     RelationText,
     Rounded,
     common_type,
-    misfit,
     number_type,
     refusal,
     result_type,
@@ -618,7 +617,7 @@ class Binder:
             raise refusal("a comparison with NULL is never true", hint="write IS NULL")
         known = [type_ for type_ in (one_type, other_type) if type_ is not None] or [TEXT]
         if common_type(known) is None:
-            raise misfit(one, one_type, other, other_type)
+            raise _misfit(one, one_type, other, other_type)
         _require_equality(one, other)
         _require_short((one, other), (one, other))
         return (
@@ -643,7 +642,7 @@ class Binder:
         if common is None:
             for item, item_type in bindings:
                 if type_ is None or (item_type is not None and not common_type((type_, item_type))):
-                    raise misfit(bound, type_, item, item_type)
+                    raise _misfit(bound, type_, item, item_type)
             raise refusal("the items of a list have incompatible types")
         return ex.Membership(
             self._given(bound, common),
@@ -754,3 +753,28 @@ def _order_as_source(bound: ex.Expression, type_: ex.Type) -> ex.Expression:
             detail=f'column "{bound.name}"' if isinstance(bound, ex.Column) else "",
         )
     return ex.Rank(bound, type_.labels)
+
+
+_WRITE_CONSTANT: Final[dict[ex.Category, str]] = {
+    **dict.fromkeys(ex.NUMBERS, "write a number"),
+    "boolean": "write TRUE or FALSE",
+    "moment": "write DATE '...', TIMESTAMP '...' or the date in single quotes",
+    **dict.fromkeys(("text", "label", "other"), "write the constant in single quotes"),
+}
+
+
+def _misfit(
+    one: ex.Expression, one_type: ex.Type | None, other: ex.Expression, other_type: ex.Type | None
+) -> UnsupportedQueryError:
+    """Make the error for a comparison of types that do not compare."""
+    if not isinstance(one, ex.Constant):
+        one, one_type, other, other_type = other, other_type, one, one_type
+    names = ["text" if type_ is None else type_.name for type_ in (one_type, other_type)]
+    hint = "compare values of the same kind"
+    if isinstance(one, ex.Constant) and other_type is not None:
+        hint = _WRITE_CONSTANT[other_type.category]
+    return refusal(
+        f"a value of type {names[0]} cannot be compared with one of type {names[1]}",
+        hint=hint,
+        detail=f'column "{other.name}"' if isinstance(other, Column) else "",
+    )

@@ -199,6 +199,9 @@ class ExpressionParser(CallParser):
         """Read ``[NOT] BETWEEN …``, ``IN``, ``LIKE`` or ``ILIKE``."""
         negated = self.takes("not")
         word = self.step().text
+        if word == "in" and self.here.is_symbol("(") and self.ahead(1).is_word("select"):
+            among = self.read_among(left)
+            return ex.Not(among) if negated else among
         if word == "in":
             return _among(left, self.read_arguments(), negated=negated)
         if word == "between":
@@ -403,6 +406,10 @@ class ExpressionParser(CallParser):
     @abstractmethod
     def read_total(self) -> ex.WindowTotal:
         """Read a subselect, which is a total."""
+
+    @abstractmethod
+    def read_among(self, operand: Expression) -> Expression:
+        """Read a subselect behind IN."""
 
     def read_case(self) -> ex.Case:
         """Read either form of CASE."""

@@ -189,12 +189,12 @@ class Measures:
     def _bind_item(self, expression: ex.Expression) -> ex.Expression:
         """Bind a calculation, or a condition on aggregates, which is 1 where it is true."""
         if not isinstance(expression, _CONDITIONS):
-            return self._bind_calculation(expression)[0]
+            return self.bind_calculation(expression)[0]
         one, zero = ex.Literal("number", "1"), ex.Literal("number", "0")
         condition = self.having(expression) or expression
         return ex.Case(((condition, one), (ex.Not(condition), zero)), None)
 
-    def _bind_calculation(self, expression: ex.Expression) -> tuple[ex.Expression, ex.Category]:
+    def bind_calculation(self, expression: ex.Expression) -> tuple[ex.Expression, ex.Category]:
         """Bind arithmetic with aggregates and numbers; return it with its kind of number."""
         match expression:
             case ex.Aggregate():
@@ -223,19 +223,19 @@ class Measures:
                     )
                 return ex.WindowTotal(bound, is_filtered, parts), of
             case ex.Negative(operand):
-                inner, kind = self._bind_calculation(operand)
+                inner, kind = self.bind_calculation(operand)
                 return ex.Negative(inner), kind
             case ex.Cast(operand, "numeric" | "double precision" as to):
-                inner, _ = self._bind_calculation(operand)
+                inner, _ = self.bind_calculation(operand)
                 return ex.Cast(inner, to), "numeric" if to == "numeric" else "float"
             case ex.Cast(operand, "smallint" | "integer" | "bigint"):
-                inner, kind = self._bind_calculation(operand)
+                inner, kind = self.bind_calculation(operand)
                 if kind == "integer":
                     return inner, kind
                 is_rough = any(self._kind(part) == "float" for part in _aggregates(operand))
                 return Rounded(inner, None, kind == "float", is_rough), "integer"
             case ex.Coalesce((operand, ex.Literal("number") as otherwise)):
-                (one, kind), (other, another) = map(self._bind_calculation, (operand, otherwise))
+                (one, kind), (other, another) = map(self.bind_calculation, (operand, otherwise))
                 for part in _aggregates(operand):
                     if (
                         part.operand is not None
@@ -245,21 +245,21 @@ class Measures:
             case ex.Case(branches, default):
                 conditions = [self.having(when) or when for when, _ in branches]
                 written = [then for _, then in branches] + ([default] if default else [])
-                results, kinds = zip(*map(self._bind_calculation, written), strict=True)
+                results, kinds = zip(*map(self.bind_calculation, written), strict=True)
                 chosen = tuple(zip(conditions, results, strict=False))
                 last = results[-1] if default else None
                 return ex.Case(chosen, last), max(kinds, key=_KINDS.index)
             case ex.NullIf(left, ex.Literal("number") as right):
-                (one, kind), (other, another) = map(self._bind_calculation, (left, right))
+                (one, kind), (other, another) = map(self.bind_calculation, (left, right))
                 return ex.NullIf(one, other), max(kind, another, key=_KINDS.index)
             case ex.Deviation(number=ex.Aggregate(operand=ex.Expression() as operand)):
                 _, type_ = self._binder.value(operand)
-                spread = ex.rebuilt(expression, lambda part: self._bind_calculation(part)[0])
+                spread = ex.rebuilt(expression, lambda part: self.bind_calculation(part)[0])
                 return spread, "float" if type_.category == "float" else "numeric"
             case ex.Arithmetic("+" | "-" | "*" | "/" as operator, left, right):
                 (one, kind), (other, another) = (
-                    self._bind_calculation(left),
-                    self._bind_calculation(right),
+                    self.bind_calculation(left),
+                    self.bind_calculation(right),
                 )
                 if operator == "/" and kind == another == "integer":
                     raise refusal(
@@ -269,7 +269,7 @@ class Measures:
                     )
                 return ex.Arithmetic(operator, one, other), max(kind, another, key=_KINDS.index)
             case Rounded(operand, digits):
-                inner, kind = self._bind_calculation(operand)
+                inner, kind = self.bind_calculation(operand)
                 if digits is not None and kind == "float":
                     raise refusal(
                         "ROUND to a number of digits needs a numeric, as in PostgreSQL",
@@ -308,9 +308,8 @@ class Measures:
         if expression is None:
             return None
         bound = self._condition(expression)
-        for inner in ex.walk(bound):
-            if isinstance(inner, ex.Aggregate):
-                self._place(inner)
+        for aggregate in _aggregates(bound):
+            self._place(aggregate)
         return bound
 
     def _label(self, alias: str | None, bound: ex.Expression) -> str:
@@ -411,12 +410,60 @@ class Measures:
             case ex.Negative() | ex.Arithmetic("+" | "-" | "*"):
                 return ex.rebuilt(expression, self._number)
             case ex.Deviation():
-                return self._bind_calculation(expression)[0]
+                return self.bind_calculation(expression)[0]
             case (
                 ex.Arithmetic("/") | ex.Cast() | ex.NullIf() | ex.Coalesce() | ex.Case() | Rounded()
             ) if _aggregates(expression) or not _names(expression):
-                return self._bind_calculation(expression)[0]
+                return self.bind_calculation(expression)[0]
         raise _beyond_having()
+
+
+class GroupMeasures(Measures):
+    """Collects the aggregates of a query over groups, and what these need of the groups."""
+
+    def __init__(self, binder: Binder, groups: Measures) -> None:
+        super().__init__(binder)
+        self._groups = groups
+
+    def choose(self, condition: ex.Expression | None) -> ex.Expression | None:
+        """Check the condition that groups must meet."""
+        return self._groups.having(condition)
+
+    def _bind_aggregate(self, aggregate: ex.Aggregate) -> ex.Aggregate:
+        operand, function = aggregate.operand, aggregate.function
+        if not isinstance(aggregate, ex.GroupAggregate):
+            raise refusal(
+                "a column of a subquery is an aggregate, and stands where none may",
+                hint="aggregate it, as in AVG(n), or ask the subquery itself",
+            )
+        condition = self.choose(aggregate.condition)
+        if operand is None:
+            return replace(aggregate, condition=condition)
+        if not ex.has_aggregate(operand):
+            bound, _ = self._binder.value(operand)
+            if function == "count" and bound in self._groups.grouped:
+                return replace(aggregate, operand=bound, condition=condition)
+            raise refusal(
+                "of what a subquery groups by, groups can only be counted",
+                hint="ask the publication itself, as in MAX(<column>) or COUNT(DISTINCT <column>)",
+            )
+        if function not in ("count", "sum", "avg", "min", "max"):
+            raise _beyond_groups()
+        bound, _ = self._groups.bind_calculation(operand)
+        return replace(aggregate, operand=bound, condition=condition, share=None)
+
+    def bind_calculation(self, expression: ex.Expression) -> tuple[ex.Expression, ex.Category]:
+        """Bind arithmetic with aggregates of groups and numbers."""
+        if isinstance(expression, ex.Deviation | ex.AggregateList):
+            raise _beyond_groups()
+        return super().bind_calculation(expression)
+
+    def _kind(self, aggregate: ex.Aggregate) -> ex.Category:
+        if aggregate.function == "count" or aggregate.operand is None:
+            return "integer"
+        _, kind = self._groups.bind_calculation(aggregate.operand)
+        is_chosen = kind == "float" or aggregate.function in ("min", "max")
+        return kind if is_chosen else "numeric"
 
 
 _KINDS: Final[tuple[ex.Category, ...]] = ("integer", "numeric", "float")
@@ -427,11 +474,14 @@ _CONDITIONS: Final = (
 
 def _number_of(aggregate: ex.Aggregate) -> ex.Aggregate:
     """Return the aggregate that counts the values that another is of."""
-    return ex.Aggregate("count", aggregate.operand, aggregate.condition)
+    return replace(aggregate, function="count", share=None, type=None)
 
 
 def _aggregates(expression: ex.Expression) -> list[ex.Aggregate]:
-    return [part for part in ex.walk(expression) if isinstance(part, ex.Aggregate)]
+    """Return the aggregates of an expression, without those that they are of."""
+    if isinstance(expression, ex.Aggregate):
+        return [expression]
+    return [inner for part in ex.children(expression) for inner in _aggregates(part)]
 
 
 def _names(expression: ex.Expression) -> bool:
@@ -460,6 +510,13 @@ def _beyond_having() -> UnsupportedQueryError:
     return refusal(
         "HAVING can only compare aggregates, what is calculated from them, and numbers",
         hint="put conditions on columns into WHERE",
+    )
+
+
+def _beyond_groups() -> UnsupportedQueryError:
+    return refusal(
+        "groups are only aggregated by COUNT, SUM, AVG, MIN and MAX",
+        hint="ask the subquery itself, and calculate from its answer",
     )
 
 
@@ -494,11 +551,11 @@ class _Checker:
     def query(self, matches: Sequence[ex.KeyMatch]) -> Query:
         """Check one clause after the other."""
         text = self._text
-        conditions: list[ex.Expression] = list(matches)
-        if text.where is not None:
-            conditions.append(self._binder.condition(text.where))
+        where = self._where(matches)
         keys = self._keys()
         self._measures.grouped = tuple(key.expression for key in keys)
+        if text.outer is not None:
+            return self._over_groups(text.outer, where, keys)
         self._select_list(keys)
         having = self._measures.having(text.having)
         keys_of_order = [self._order(ordered, keys) for ordered in text.order]
@@ -509,7 +566,7 @@ class _Checker:
             for one in keys_of_order
         )
         query = Query(
-            ex.joined(ex.And, conditions), keys, tuple(self._measures.found), having, order,
+            where, keys, tuple(self._measures.found), having, order,
             text.limit, text.offset, tuple(self._binder.value(part)[0] for part in text.selected),
             tuple(self._measures.formulas), self._measures.listed, tuple(self._fixed),
             self._sets(keys), tuple(self._marks),
@@ -520,6 +577,32 @@ class _Checker:
                     if isinstance(inner, Column):
                         _require_grouped(inner.type)
         return query
+
+    def _where(self, matches: Sequence[ex.KeyMatch]) -> ex.Expression | None:
+        """Check WHERE."""
+        conditions: list[ex.Expression] = list(matches)
+        if self._text.where is not None:
+            conditions.append(self._binder.condition(self._text.where))
+        return ex.joined(ex.And, conditions)
+
+    def _over_groups(
+        self, outer: QueryText, where: ex.Expression | None, keys: tuple[Key, ...]
+    ) -> Query:
+        """Check a query over groups; of the groups, what it needs is asked, and if they occur."""
+        text, measures = self._text, self._measures
+        _Checker(text._replace(outer=None), self._scopes).query(())
+        over = _GroupChecker(outer, self._scopes, measures).query(())
+        if any(key.expression not in measures.grouped for key in over.keys):
+            raise refusal(
+                "a query over groups is grouped by something else than they are",
+                hint="group by columns that the subquery groups by, as it has them",
+            )
+        measures.place(ex.Aggregate("count", None))
+        selected = tuple(self._binder.value(part)[0] for part in text.selected)
+        return Query(
+            where, keys, tuple(measures.found), None, (), text.limit, text.offset, selected,
+            tuple(measures.formulas), outer=over,
+        )  # fmt: skip
 
     def _keys(self) -> tuple[Key, ...]:
         """Check the expressions of GROUP BY."""
@@ -694,6 +777,17 @@ class _Checker:
                 return named[0] if named else expression
             case _:
                 return expression
+
+
+class _GroupChecker(_Checker):
+    """Checks the clauses of a query over groups."""
+
+    def __init__(self, text: QueryText, scopes: Scopes, groups: Measures) -> None:
+        super().__init__(text, scopes)
+        self._measures: GroupMeasures = GroupMeasures(self._binder, groups)
+
+    def _where(self, matches: Sequence[ex.KeyMatch]) -> ex.Expression | None:  # noqa: ARG002
+        return self._measures.choose(self._text.where)
 
 
 _JSON: Final[Mapping[str, Callable[[str], str]]] = {

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal, localcontext
 from operator import attrgetter
-from typing import ClassVar, Final, NamedTuple, TypeAlias, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar, dataclass_transform
 from typing import Literal as OneOf
 
 from kanon_db.errors import UnsupportedQueryError
@@ -318,6 +318,10 @@ class Aggregate(Expression):
         )
 
 
+class GroupAggregate(Aggregate):
+    """An aggregate over the groups of a subquery, of what these are answered with."""
+
+
 class Deviation(Expression):
     """``stddev(x)``, ``variance(x)`` and so on, by the sums that they follow from."""
 
@@ -391,6 +395,14 @@ class Membership(Expression):
     items: tuple[Expression, ...]
     negated: bool = False
     type: Type | None = None
+
+
+class Answered(Expression):
+    """``operands IN (SELECT …)``: whether values are among those that a question lists."""
+
+    operands: tuple[Expression, ...]
+    question: int  # Its place in the query's questions, which are answered first
+    is_distinct: bool = False  # Whether NULL is as NULL, as for IS NOT DISTINCT FROM
 
 
 class Range(Expression):
@@ -695,6 +707,36 @@ class QueryText(NamedTuple):
     grouped: tuple[ItemText, ...] = ()
     # The sets of ROLLUP, CUBE and GROUPING SETS: places in `group`
     sets: tuple[tuple[int, ...], ...] = ()
+    outer: QueryText | None = None  # The query that asks the groups of this one
+    # Of the whole query: the questions that are answered first, each by those before it
+    questions: tuple[QueryText, ...] = ()
+
+    def change(self, change: Callable[[Expression], Expression]) -> QueryText:
+        """Change the expressions of all clauses and questions, but for columns of joins."""
+
+        def convert(content: Any) -> Any:
+            match content:
+                case Expression():
+                    return change(content)
+                case QueryText():
+                    return content.change(change)
+                case ItemText() | OrderText():
+                    return content._replace(expression=change(content.expression))
+            return tuple(map(convert, content)) if type(content) is tuple else content
+
+        return QueryText(*map(convert, self))
+
+    @property
+    def expressions(self) -> list[Expression]:
+        """The expressions of all clauses and questions."""
+        parts: list[Expression] = []
+
+        def collect(part: Expression) -> Expression:
+            parts.append(part)
+            return part
+
+        self.change(collect)
+        return parts
 
 
 class Key(NamedTuple):
@@ -749,6 +791,12 @@ class Query(NamedTuple):
     # The keys of each set of ROLLUP, CUBE and GROUPING SETS, and the names that tell which it is
     sets: tuple[tuple[Key, ...], ...] = ()
     marks: tuple[tuple[str, Key], ...] = ()
+    outer: Query | None = None  # The query that asks the groups of this one
+
+    @property
+    def asked(self) -> Query:
+        """The query whose select list is shown."""
+        return self.outer or self
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -803,13 +851,6 @@ _MAX_INT8: Final = 2**63 - 1
 _RANKS: Final = ("smallint", "integer", "bigint", "numeric", "real", "double precision")
 _MOMENT_RANKS: Final = (DATE.name, TIMESTAMP.name, TIMESTAMPTZ.name)
 
-_HINTS: Final[dict[Category, str]] = {
-    **dict.fromkeys(NUMBERS, "write a number"),
-    "boolean": "write TRUE or FALSE",
-    "moment": "write DATE '...', TIMESTAMP '...' or the date in single quotes",
-    **dict.fromkeys(("text", "label", "other"), "write the constant in single quotes"),
-}
-
 
 def number_type(text: str) -> Type:
     """Return the type that PostgreSQL gives a number."""
@@ -849,20 +890,3 @@ def common_type(types: Sequence[Type]) -> Type | None:
     if categories == {"moment"}:
         return max(types, key=lambda type_: _MOMENT_RANKS.index(type_.name))
     return first if categories == {"text"} else None
-
-
-def misfit(
-    one: Expression, one_type: Type | None, other: Expression, other_type: Type | None
-) -> UnsupportedQueryError:
-    """Make the error for a comparison of types that do not compare."""
-    if not isinstance(one, Constant):
-        one, one_type, other, other_type = other, other_type, one, one_type
-    names = ["text" if type_ is None else type_.name for type_ in (one_type, other_type)]
-    hint = "compare values of the same kind"
-    if isinstance(one, Constant) and other_type is not None:
-        hint = _HINTS[other_type.category]
-    return refusal(
-        f"a value of type {names[0]} cannot be compared with one of type {names[1]}",
-        hint=hint,
-        detail=f'column "{other.name}"' if isinstance(other, Column) else "",
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, combinations
 from typing import Final, NamedTuple
 
@@ -11,6 +11,8 @@ from kanon_db.query._syntax import ExpressionParser
 from kanon_db.query.expressions import (
     Aggregate,
     And,
+    Answered,
+    Case,
     Comparison,
     Distinct,
     Expression,
@@ -26,14 +28,26 @@ from kanon_db.query.expressions import (
     TruthTest,
     Values,
     WindowTotal,
-    aggregate_name,
     beyond_publications,
     children,
     has_aggregate,
     joined,
     refusal,
-    replace_parts,
     walk,
+)
+from kanon_db.query.subqueries import (
+    COLUMNS,
+    WHOLE_ROWS,
+    AnsweredJoin,
+    FilteredRelation,
+    PartsBudget,
+    flatten_query,
+    flatten_subquery,
+    group_relation,
+    keys_of,
+    own_name,
+    split_join,
+    with_answers,
 )
 
 MAX_ROWS: Final = 10**9
@@ -47,6 +61,9 @@ MAX_NAMED: Final = 50
 
 MAX_SETS: Final = 64
 """The most sets of GROUP BY, each of which is answered by itself."""
+
+MAX_QUESTIONS: Final = 8
+"""The most subqueries that are answered before the query."""
 
 MAX_HEIGHT: Final = 100
 """The greatest height of an expression's tree."""
@@ -63,272 +80,6 @@ _PATTERN_COST: Final = 20
 
 _WRITTEN_TWICE: Final = (Distinct, Range, TruthTest)
 """Tests whose operands some statements repeat, which doubles them at each level of nesting."""
-
-MAX_PARTS: Final = 50_000
-"""The most parts of all expressions that replace the columns of subqueries."""
-
-_WHOLE_ROWS: Final = "the select list has columns that GROUP BY does not name"
-_COLUMNS: Final = "write COUNT(*), or SELECT DISTINCT and the names of columns"
-_OVER_GROUPS: Final = "what asks a query with groups can only name its columns, filter and order"
-_GROUPS_COUNTED: Final = (
-    "ask the subquery itself; the groups of a column are counted by COUNT(DISTINCT <column>)"
-)
-
-
-class PartsBudget:
-    """Counts down from :data:`MAX_PARTS` while columns of subqueries are replaced."""
-
-    def __init__(self) -> None:
-        self._left = MAX_PARTS
-
-    def take(self, n: int) -> None:
-        """Spend parts before they are made; refuse the query when too few are left."""
-        self._left -= n
-        if self._left < 0:
-            raise refusal(
-                "the columns of a subquery become too long", hint="repeat their names less often"
-            )
-
-
-class FilteredRelation(NamedTuple):
-    """A relation in FROM, as expressions and a condition over the publication."""
-
-    publication: RelationText
-    budget: PartsBudget  # For the expressions that replace its columns
-    # The qualifiers of its columns in the outer query; empty for the publication itself
-    alias: tuple[str, ...] = ()
-    # The expression that each column stands for; None for columns of the publication
-    columns: dict[str, Expression] | None = None
-    where: Expression | None = None  # The condition on the publication's records
-    # All columns that subqueries select, whether the query mentions them or not
-    selected: tuple[Expression, ...] = ()
-    groups: QueryText | None = None  # The query, if it has groups or aggregates
-
-    def over_publication(self, expression: Expression) -> Expression:
-        """Rewrite an expression on these columns as one on the publication's columns."""
-        # Raises UnsupportedQueryError when a name is none of these columns, or the result would be
-        # too long.
-        sizes: dict[Name, int] = {}
-        for name in (part for part in walk(expression) if isinstance(part, Name)):
-            if name not in sizes:
-                sizes[name] = sum(1 for _ in walk(self._look_up(name)))
-            self.budget.take(sizes[name])
-        return replace_parts(
-            expression, lambda part: self._look_up(part) if isinstance(part, Name) else None
-        )
-
-    def has(self, name: str) -> bool:
-        """Whether the relation may have a column of this name."""
-        return self.columns is None or name in self.columns
-
-    def _look_up(self, name: Name) -> Expression:
-        *qualifier, column = name.parts
-        if qualifier and not (
-            tuple(qualifier) == self.alias
-            if self.alias
-            else self.publication.answers_to(tuple(qualifier))
-        ):
-            raise refusal(
-                "a column is qualified with a name that FROM does not have",
-                hint="write only the column's name",
-            )
-        if self.columns is None:
-            own = self.publication.alias or self.publication.name
-            return Name((own, column), position=name.position)
-        if column not in self.columns:
-            raise refusal(
-                "the query names a column that its subquery does not have",
-                hint="list the column in the subquery; strings need single quotes, not double"
-                " quotes",
-            )
-        return self.columns[column]
-
-
-def flatten_subquery(
-    source: FilteredRelation, items: Sequence[ItemText] | None, where: Expression | None
-) -> FilteredRelation:
-    """Return a subquery as expressions over the publication; `items` is None for ``*``."""
-    condition = None if where is None else source.over_publication(where)
-    parts = [part for part in (source.where, condition) if part is not None]
-    columns = source.columns
-    if items is not None:
-        columns = {}
-        for item in items:
-            if isinstance(item.expression, Literal):
-                raise refusal(
-                    "a column of a subquery is a constant", hint="write the constant outside"
-                )
-            name = _name_of(item)
-            if name in columns:
-                raise refusal("two columns of a subquery have the same name", hint="use AS")
-            columns[name] = source.over_publication(item.expression)
-    selected = source.selected if items is None else (*source.selected, *(columns or {}).values())
-    return source._replace(columns=columns, where=joined(And, parts), selected=selected)
-
-
-def flatten_query(
-    text: QueryText, source: FilteredRelation, items: Sequence[ItemText] | None
-) -> QueryText:
-    """Replace a query's relation by the publication, and its columns by expressions on that.
-
-    `items` is None for ``*``.
-    """
-    if items is None and source.groups is None:
-        raise refusal(_WHOLE_ROWS, hint=_COLUMNS)
-    if not source.alias:
-        return text
-    if text.lookups:
-        raise refusal(
-            "a subquery cannot be joined", hint="join the lookup table to the publication itself"
-        )
-    if source.groups is not None or items is None:
-        return _ask_groups(text, source, items)
-    over = source.over_publication
-    shown = tuple(
-        ItemText(over(item.expression), item.alias or _own_name(item.expression)) for item in items
-    )
-    named = {item.alias: new.expression for item, new in zip(items, shown, strict=True)}
-
-    def key(expression: Expression, *, by_alias: bool) -> Expression:
-        """Resolve a name as GROUP BY does or, by alias first, as ORDER BY does."""
-        replacement = expression
-        match expression:
-            case Name((name,)) if source.columns is None:
-                return expression  # the publication's columns come first, or last: known later
-            case Name((name,)) if name in named and (by_alias or not source.has(name)):
-                if any(
-                    item.alias == name and new.expression != named[name]
-                    for item, new in zip(items, shown, strict=True)
-                ):
-                    raise refusal("two items of the select list have the same name")
-                replacement = named[name]
-            case Literal("number"):
-                return expression
-            case _:
-                replacement = over(expression)
-        if isinstance(replacement, Literal):
-            raise refusal("GROUP BY or ORDER BY contains a constant", hint="name columns")
-        return replacement
-
-    where = None if text.where is None else over(text.where)
-    conditions = [part for part in (source.where, where) if part is not None]
-    return text._replace(
-        items=shown,
-        publication=source.publication,
-        where=joined(And, conditions),
-        group=tuple(key(expression, by_alias=False) for expression in text.group),
-        having=None if text.having is None else over(text.having),
-        order=tuple(
-            OrderText(key(one.expression, by_alias=True), one.is_descending, one.nulls_first)
-            for one in text.order
-        ),
-        selected=source.selected,
-    )
-
-
-def group_relation(text: QueryText, budget: PartsBudget) -> FilteredRelation:
-    """Return a query with groups or aggregates as a relation, whose columns are its items."""
-    columns: dict[str, Expression] = {}
-    for item in text.items:
-        name = _name_of(item)
-        if name in columns:
-            raise refusal("two columns of a subquery have the same name", hint="use AS")
-        columns[name] = item.expression
-    return FilteredRelation(
-        text.publication, budget, columns=columns, selected=text.selected, groups=text
-    )
-
-
-def _ask_groups(
-    text: QueryText, source: FilteredRelation, items: Sequence[ItemText] | None
-) -> QueryText:
-    """Write a query that asks the groups of another as one: what it filters goes into HAVING."""
-    groups = source.groups or text
-    if text.group or text.having is not None or any(map(has_aggregate, _list_parts(text))):
-        raise refusal(_OVER_GROUPS, hint=_GROUPS_COUNTED)
-    over = source.over_publication
-    inner = tuple(ItemText(part, name) for name, part in (source.columns or {}).items())
-    listed = inner
-    if items is not None:
-        listed = tuple(
-            ItemText(over(item.expression), item.alias or _own_name(item.expression))
-            for item in items
-        )
-    _require_plain_names(inner)
-    is_cut = groups.limit is not None or groups.offset
-    if text.is_distinct:
-        raise refusal(_OVER_GROUPS, hint="leave DISTINCT out: groups are distinct")
-    if is_cut and (text.where is not None or text.order or text.limit is not None or text.offset):
-        raise refusal(
-            "a subquery with LIMIT is filtered or ordered once more",
-            hint="write one WHERE, one ORDER BY and one LIMIT, all outside",
-        )
-    where, having = groups.where, groups.having
-    if text.where is not None:
-        if groups.sets:
-            raise refusal(_OVER_GROUPS, hint="write WHERE and HAVING in the subquery")
-        if any(isinstance(part, WindowTotal) for item in inner for part in walk(item.expression)):
-            raise refusal(
-                "the total of groups is not supported where some are filtered",
-                hint="leave the filter out, or ask for the groups and for the total",
-            )
-        condition = over(text.where)
-        parts = condition.parts if isinstance(condition, And) else (condition,)
-        of_groups = [part for part in parts if has_aggregate(part)]
-        of_records = [part for part in parts if not has_aggregate(part)]
-        where = joined(And, [part for part in (where, *of_records) if part is not None])
-        having = joined(And, [part for part in (having, *of_groups) if part is not None])
-
-    def key(one: OrderText) -> OrderText:
-        match one.expression:
-            case Literal("number", digits) if digits.isdecimal() and 0 < int(digits) <= len(listed):
-                return one._replace(expression=listed[int(digits) - 1].expression)
-            case Name((name,)) if name in (aliases := {of.alias: of.expression for of in listed}):
-                return one._replace(expression=aliases[name])
-        return one._replace(expression=over(one.expression))
-
-    return groups._replace(
-        items=listed,
-        grouped=groups.grouped or groups.items,
-        where=where,
-        having=having,
-        order=tuple(map(key, text.order)) or groups.order,
-        limit=groups.limit if text.limit is None else text.limit,
-        offset=text.offset or groups.offset,
-    )
-
-
-def _list_parts(text: QueryText) -> list[Expression]:
-    parts = [*(item.expression for item in text.items), text.where]
-    return [part for part in (*parts, *(one.expression for one in text.order)) if part is not None]
-
-
-def _require_plain_names(items: Sequence[ItemText]) -> None:
-    """Refuse a column that is named as another one that the subquery reads."""
-    for item in items:
-        own = Name((item.alias or "",))
-        if any(
-            part == own
-            for one in items
-            if one.expression != item.expression
-            for part in walk(one.expression)
-        ):
-            raise refusal(
-                "a column of a subquery is named as another that it reads",
-                hint="give it another name with AS",
-            )
-
-
-def _own_name(expression: Expression) -> str | None:
-    return expression.parts[-1] if isinstance(expression, Name) else None
-
-
-def _name_of(item: ItemText) -> str:
-    name = item.alias or _own_name(item.expression) or aggregate_name(item.expression)
-    if name is None:
-        raise refusal("a column of a subquery has no name", hint="name it with AS")
-    return name
-
 
 _TOTAL: Final = (
     "ask SELECT AVG(...) FROM <publication> first, and write its number; shares of the total are"
@@ -355,7 +106,9 @@ class QueryParser(ExpressionParser):
         super().__init__(lexemes)
         self._published = published_schema
         self._any_relation = any_relation
-        self._named: dict[str, FilteredRelation | None] = {}  # by WITH; None, once it is used
+        self._named: dict[str, FilteredRelation] = {}  # by WITH
+        self._unused: set[str] = set()
+        self._questions: list[QueryText] = []
         self._parts = PartsBudget()
         self._totals: list[RelationText] = []
         self._databases: set[str] = set()
@@ -375,11 +128,12 @@ class QueryParser(ExpressionParser):
                 "a subselect asks another relation than the query",
                 hint="write SUM(COUNT(*)) OVER () for the total of all groups",
             )
-        if any(self._named.values()):
+        if self._unused:
             raise refusal(
                 "a common table expression is not used", hint="leave it out, or select from it"
             )
-        return text._replace(databases=frozenset(self._databases))
+        questions = tuple(self._questions)
+        return text._replace(databases=frozenset(self._databases), questions=questions)
 
     def read_select(self) -> QueryText:
         """Read what stands behind SELECT, as a query over the publication."""
@@ -396,7 +150,7 @@ class QueryParser(ExpressionParser):
             raise self.refuse("DISTINCT is not supported with *", "name the columns")
         items = None if self.takes("*") else self.read_list(self.read_item)
         source = self.read_source()
-        joins = list(self.read_joins())
+        source, joins, answered = self.read_joins(source)
         if not source.alias:
             source = self.choose_publication(source, joins)
         lookups = tuple(join.lookup for join in joins)
@@ -409,7 +163,8 @@ class QueryParser(ExpressionParser):
             items or (), source.publication, lookups, where, group, having, order, limit, offset,
             is_distinct=is_distinct, sets=sets,
         )  # fmt: skip
-        return text, source, items
+        text = with_answers(text, answered) if answered else text
+        return text, source, None if items is None else text.items
 
     def read_common_tables(self) -> None:
         """Read what stands after WITH."""
@@ -431,6 +186,7 @@ class QueryParser(ExpressionParser):
             what = "two common table expressions have the same name"
             raise self.refuse(what, "rename one", at)
         self._named[name] = relation._replace(alias=(name,))
+        self._unused.add(name)
 
     def read_subquery(self) -> FilteredRelation:
         """Read a SELECT in parentheses: one that names columns and filters, or one with groups."""
@@ -438,16 +194,18 @@ class QueryParser(ExpressionParser):
         self.require("select")
         text, source, items = self.read_clauses()
         self.close()
-        is_plain = text == QueryText(text.items, text.publication, where=text.where)
+        is_plain = text == QueryText(
+            text.items, text.publication, text.lookups, text.where, order=text.order
+        )
         has_groups = source.groups or any(has_aggregate(item.expression) for item in text.items)
-        if is_plain and not has_groups:
-            return flatten_subquery(source, items, text.where)
+        if is_plain and not has_groups and not (source.alias and text.lookups):
+            return flatten_subquery(source, text, items)
         return group_relation(flatten_query(text, source, items), self._parts)
 
     def read_item(self) -> ItemText:
         """Read an item of the select list."""
         if self.here.is_symbol("*"):
-            raise self.refuse(_WHOLE_ROWS, _COLUMNS)
+            raise self.refuse(WHOLE_ROWS, COLUMNS)
         expression = self.read_expression()
         if self.takes("as") or is_bare_alias(self.here):
             return ItemText(expression, self.read_name())
@@ -460,16 +218,20 @@ class QueryParser(ExpressionParser):
             if is_left_out or (self.depth and self.here.is_symbol(")")):
                 raise refusal("a query without FROM is not supported")
             raise self.refuse_next()
+        return self.read_from()
+
+    def read_from(self) -> FilteredRelation:
+        """Read a relation, or a subquery with its name."""
         if self.here.is_symbol("("):
             subquery = self.read_subquery()
             if not self.takes("as") and not is_name(self.here):
                 raise self.refuse("a subquery has no name", "name it with AS")
             return subquery._replace(alias=(self.read_alias(),))
         relation = self.read_relation()
-        named = self._named.get(relation.name) if relation.schema is None else None
-        if named is not None:
-            self._named[relation.name] = None
-            return named._replace(alias=(relation.alias or relation.name,))
+        if relation.schema is None and relation.name in self._named:
+            self._unused.discard(relation.name)
+            alias = (relation.alias or relation.name,)
+            return self._named[relation.name]._replace(alias=alias)
         return FilteredRelation(relation, self._parts)
 
     def choose_publication(
@@ -585,8 +347,11 @@ class QueryParser(ExpressionParser):
             self._at = begun  # parentheses of an expression
         return self.read_group()
 
-    def read_joins(self) -> Iterator[LookupJoin]:
-        """Read JOINs."""
+    def read_joins(
+        self, source: FilteredRelation
+    ) -> tuple[FilteredRelation, list[LookupJoin], list[AnsweredJoin]]:
+        """Read JOINs; return also what stands in FROM, unless that is a subquery to be answered."""
+        joins, answered = [], []
         while self.here.is_word("join", "inner", "left", "right"):
             side = self.here.text.replace("join", "inner")
             if not self.here.is_word("join"):
@@ -594,26 +359,32 @@ class QueryParser(ExpressionParser):
             if side != "inner":
                 self.takes("outer")
             self.require("join")
-            yield LookupJoin(self.read_lookup(is_outer=side == "left"), side)
+            at, relation = self.here, self.read_from()
+            is_turned = source.groups is not None and not relation.alias and side != "left"
+            if relation.alias or is_turned:
+                own, groups = (relation, source) if is_turned else (source, relation)
+                if side == "right" and not is_turned:
+                    raise self.refuse("a subquery is joined by RIGHT JOIN", "write LEFT JOIN", at)
+                answered.append(self.read_answered(groups, at, is_outer=side != "inner"))
+                source = own
+            else:
+                lookup = self.read_lookup(relation.publication, at, is_outer=side == "left")
+                joins.append(LookupJoin(lookup, side))
         at = self.here
         if self.takes(","):
             if self.here.is_word("lateral"):
                 raise self.refuse_next()
             hint = "join a lookup table with JOIN ... ON ..."
             raise self.refuse("several relations in FROM are not supported", hint, at)
+        return source, joins, answered
 
-    def read_lookup(self, *, is_outer: bool) -> LookupText:
-        """Read a lookup table, and what it is joined on."""
-        at, relation = self.here, self.read_relation()
-        if self.takes("using"):
-            self.open()
-            column = Name((self.read_name(),))
-            if self.here.is_symbol(","):
+    def read_lookup(self, relation: RelationText, at: Lexeme, *, is_outer: bool) -> LookupText:
+        """Read what a lookup table is joined on."""
+        match self.read_join_condition():
+            case [Name() as column]:
+                return LookupText(relation, column, column, is_outer, is_using=True)
+            case [_, *_]:
                 raise self.refuse("a join on several columns is not supported")
-            self.close()
-            return LookupText(relation, column, column, is_outer, is_using=True)
-        self.require("on")
-        match self.read_expression():
             case Comparison("=", Name() as left, Name() as right):
                 return LookupText(relation, left, right, is_outer)
         raise self.refuse(
@@ -621,6 +392,85 @@ class QueryParser(ExpressionParser):
             "write JOIN <lookup table> ON <publication column> = <lookup column>",
             at,
         )
+
+    def read_join_condition(self) -> Expression | list[Name]:
+        """Read the condition after ON, or the columns after USING."""
+        if self.takes("using"):
+            self.open()
+            names = self.read_list(self.read_name)
+            self.close()
+            return [Name((name,)) for name in names]
+        self.require("on")
+        return self.read_expression()
+
+    def read_answered(
+        self, groups: FilteredRelation, at: Lexeme, *, is_outer: bool
+    ) -> AnsweredJoin:
+        """Read what the groups of a subquery are joined on, which is answered first."""
+        condition = self.read_join_condition()
+        if isinstance(condition, list):
+            pairs: list[tuple[Expression, str]] = [(name, name.parts[0]) for name in condition]
+            is_distinct = False
+        else:
+            pairs, is_distinct = split_join(condition, groups)
+        if not pairs or groups.groups is None:
+            raise self.refuse(
+                "a subquery is joined on something else than what it groups by",
+                "write JOIN (SELECT a, COUNT(*) ... GROUP BY a ...) AS t ON <publication>.a = t.a",
+                at,
+            )
+        text, columns = groups.groups, groups.columns or {}
+        items = [ItemText(columns[name], name) for _, name in pairs if name in columns]
+        if len(items) < len(pairs) or not keys_of(text) <= {item.expression for item in items}:
+            raise self.refuse(
+                "a subquery is joined on other columns than those of its GROUP BY",
+                "compare each column that it groups by, with AND",
+                at,
+            )
+        operands = tuple(operand for operand, _ in pairs)
+        among = Answered(operands, self.ask_first(text, items, at), is_distinct)
+        own: dict[str, Expression | None] = dict.fromkeys(columns)
+        for operand, name in pairs:
+            own[name] = Case(((among, operand),), None) if is_outer else operand
+        return AnsweredJoin(groups.alias, own, among, is_outer)
+
+    def read_among(self, operand: Expression) -> Expression:
+        """Read ``(SELECT …)`` behind IN, which is answered first."""
+        at = self.here
+        self.open()
+        self.require("select")
+        text = self.read_select()
+        self.close()
+        if len(text.items) != 1:
+            raise self.refuse("a subquery of IN lists several columns", "list one column", at)
+        (item,) = text.items
+        if not (text.group or text.is_distinct or has_aggregate(item.expression)):
+            if text.limit is not None or text.offset:
+                raise self.refuse("LIMIT cuts records that are in no order", "write GROUP BY", at)
+            text = text._replace(is_distinct=True)
+        own = ItemText(item.expression, item.alias or own_name(item.expression) or "value")
+        return Answered((operand,), self.ask_first(text, [own], at))
+
+    def ask_first(self, text: QueryText, items: Sequence[ItemText], at: Lexeme) -> int:
+        """Note a question whose answer a condition needs; return its number."""
+        if text.sets or text.outer or any(has_aggregate(item.expression) for item in items):
+            raise self.refuse(
+                "a condition compares with the estimates of a subquery",
+                "ask it by itself first, and write its values, as in IN (1, 2, 3)",
+                at,
+            )
+        group = tuple(item.expression for item in text.items) if text.is_distinct else text.group
+        occurs = Comparison(">", Aggregate("count", None), Literal("number", "0"))
+        having = [occurs] if text.having is None else [text.having, occurs]
+        question = text._replace(
+            items=tuple(items), grouped=text.grouped or text.items, group=group,
+            having=joined(And, having), is_distinct=False,
+        )  # fmt: skip
+        if question not in self._questions:
+            self._questions.append(question)
+        if len(self._questions) > MAX_QUESTIONS:
+            raise self.refuse(f"more than {MAX_QUESTIONS} subqueries are answered first", at=at)
+        return self._questions.index(question)
 
     def read_order(self) -> OrderText:
         """Read an item of ORDER BY."""
@@ -720,15 +570,9 @@ def parse_query(
     except RecursionError:
         raise refusal("the query nests too deeply", hint="use fewer parentheses") from None
     heartbeat()
-    _check_lists(text)
-    expressions = [
-        part
-        for part in (
-            *(item.expression for item in (*text.items, *text.grouped)), text.where, *text.group,
-            text.having, *(item.expression for item in text.order), *text.selected,
-        )
-        if part is not None
-    ]  # fmt: skip
+    for one in (text, *text.questions):
+        _check_lists(one)
+    expressions = text.expressions
     for expression in expressions:
         _refuse_tall(expression)
     heartbeat()
@@ -748,7 +592,8 @@ def parse_query(
 
 
 def _check_lists(text: QueryText) -> None:
-    for listed in (text.items, text.group, text.order):
+    outer = [] if text.outer is None else [text.outer.items, text.outer.group, text.outer.order]
+    for listed in (text.items, text.group, text.order, *outer):
         if len(listed) > MAX_ITEMS:
             raise refusal(
                 f"a list has more than {MAX_ITEMS} items",

@@ -17,6 +17,7 @@ from kanon_db.algorithms.recoding.generalized_cells import (
     RangeDistributions,
     SetDistributions,
 )
+from kanon_db.answers.likelihoods import MOST_GROUPED
 from kanon_db.answers.rows.cell_columns import (
     KnownCells,
     RangeColumn,
@@ -34,7 +35,6 @@ from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query.expressions import refusal
 from kanon_db.query.layout import CellDescription, CellLayout
 from kanon_db.query.layout import Shares as WhatIsKnown
-from kanon_db.query.likelihoods import MOST_GROUPED
 from kanon_db.query.sql import Request
 from kanon_db.spark._spark_query import (
     AxisValue,

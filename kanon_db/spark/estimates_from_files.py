@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_args
 
 from kanon_db.answers import VALUES
-from kanon_db.answers.estimates import AnswerRow, QueryAnswer, counts, one_count
+from kanon_db.answers.estimates import AnswerRow, QueryAnswer, counts, list_rows, one_count
 from kanon_db.answers.rewrite import rewritten
 from kanon_db.answers.scope import (
     ASSIGNMENTS,
@@ -30,7 +30,7 @@ from kanon_db.figures import FIGURES
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.rows.row_kind import RowKind
 from kanon_db.query import expressions as ex
-from kanon_db.query.expressions import refusal, type_in_range
+from kanon_db.query.expressions import Query, QueryText, refusal, type_in_range
 from kanon_db.query.formulas import Estimated
 from kanon_db.query.layout import (
     QIT,
@@ -42,6 +42,7 @@ from kanon_db.query.layout import (
     CellLayout,
     is_vague,
 )
+from kanon_db.query.subqueries import settle
 from kanon_db.spark._bucket_store import SparkBucketQuery
 from kanon_db.spark._publication_folder import Folder, Manifest
 from kanon_db.spark._row_store import (
@@ -204,12 +205,13 @@ def _ask(
     values = None if params is None else VALUES.read(params, "params")
     text = read_query(query, SCHEMA, lambda: None, values=values)
     publication = manifest.publication
-    if text.publication.name != publication.name:
+    names = {one.publication.name for one in (text, *text.questions)}
+    if names != {publication.name}:
         raise NotFoundError(
             "the query asks another publication",
-            detail=f'"{text.publication.name}", and not "{publication.name}" in {folder}',
+            detail=f'"{min(names - {publication.name})}", and not "{publication.name}" in {folder}',
         )
-    if text.lookups:
+    if any(one.lookups for one in (text, *text.questions)):
         raise refusal("lookup tables are joined in PostgreSQL only", hint=IN_POSTGRESQL)
     if not check_files(folder / manifest.release, manifest).holds:
         raise changed(publication)
@@ -227,26 +229,30 @@ def _ask(
             layout: BucketLayout | CellLayout = cell_layout(reading, publication, is_paper=is_paper)
         else:
             layout = _bucket_layout(reading, publication, is_paper=is_paper)
-        checked, _ = check_query(text, layout, [])
-        calculated = [part for formula in checked.formulas for part in ex.walk(formula.expression)]
-        totals = [part for part in calculated if isinstance(part, ex.WindowTotal)]
-        for part in (*checked.evaluated, *checked.selected, *totals):
-            _require_same_meaning(part)
-        of_kind = SparkBucketQuery if shape == "buckets" else SparkQuery
-        opened = of_kind(
-            reading,
-            text,
-            checked,
-            publication,
-            layout,
-            (),
-            Limits(_MEMORY),
-            asked_figures=FIGURES.read(figures or {}, "figures"),
-        )
-        _require_dates_as_keys(opened)
-        if isinstance(layout, CellLayout):
-            opened = row_query(opened, layout, (folder / manifest.release).path)
-        return answered(opened)
+
+        def open_text(one: QueryText) -> OpenQuery:
+            checked, _ = check_query(one, layout, [])
+            _require_same_query(checked)
+            of_kind = SparkBucketQuery if shape == "buckets" else SparkQuery
+            rule = FIGURES.read(figures or {}, "figures")
+            opened = of_kind(
+                reading, one, checked, publication, layout, (), Limits(_MEMORY), asked_figures=rule
+            )
+            _require_dates_as_keys(opened)
+            if isinstance(layout, CellLayout):
+                return row_query(opened, layout, (folder / manifest.release).path)
+            return opened
+
+        text, n_listed = settle(text, lambda one: list_rows(open_text(one)))
+        return answered(replace(open_text(text), n_listed=n_listed))
+
+
+def _require_same_query(query: Query) -> None:
+    """Refuse a query of which Spark would calculate some part in another way."""
+    calculated = [part for formula in query.formulas for part in ex.walk(formula.expression)]
+    totals = [part for part in calculated if isinstance(part, ex.WindowTotal)]
+    for part in (*query.evaluated, *query.selected, *totals):
+        _require_same_meaning(part)
 
 
 def _bucket_layout(

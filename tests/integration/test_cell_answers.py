@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kanon_db.answers.likelihoods import TOGETHER_EVENLY
 from kanon_db.errors import UnsupportedQueryError
-from kanon_db.query.likelihoods import TOGETHER_EVENLY
 from tests.integration.parties import (
     Functions,
     Package,

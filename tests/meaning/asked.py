@@ -453,12 +453,14 @@ HINTS = (
         ("SELECT COUNT(*) FROM people WHERE dx > 'M'",),
     ),
     Asked(
-        "hint",
-        "SELECT COUNT(*) FROM people WHERE race IN (SELECT race FROM people GROUP BY race"
-        " ORDER BY COUNT(*) DESC LIMIT 2)",
+        "hint", "SELECT COUNT(*) FROM people WHERE age IN (SELECT MAX(age) FROM people)",
         "ask it by itself first, and write its values, as in IN (1, 2, 3)",
-        ("SELECT race FROM people GROUP BY race ORDER BY COUNT(*) DESC LIMIT 2",
-         "SELECT COUNT(*) FROM people WHERE race IN ('black', 'white')"),
+        ("SELECT MAX(age) AS m FROM people", "SELECT COUNT(*) FROM people WHERE age IN (88, 87)"),
+    ),
+    Asked(
+        "hint", "SELECT t.n FROM people AS p JOIN (SELECT race, COUNT(*) AS n FROM people"
+        " GROUP BY race) AS t ON t.race = p.race", "use the columns that it groups by",
+        ("SELECT race, COUNT(*) AS n FROM people GROUP BY race",),
     ),
     Asked(
         "hint", "SELECT COUNT(*) FROM people WHERE dx = NULL", "write IS NULL",
@@ -525,11 +527,80 @@ HINTS = (
         "write", ("SELECT COUNT(*) FROM people WHERE width_bucket(age, 0, 100, 5) = 2",),
     ),
     Asked(
-        "hint",
-        "SELECT COUNT(*) FROM (SELECT dx, COUNT(*) AS n FROM people GROUP BY dx) AS t",
-        "the groups of a column are counted by COUNT(DISTINCT <column>)",
-        ("SELECT dx, COUNT(*) AS n FROM people GROUP BY dx",
-         "SELECT COUNT(DISTINCT dx) AS n FROM people"),
+        "hint", "SELECT n, COUNT(*) FROM (SELECT dx, COUNT(*) AS n FROM people GROUP BY dx) AS t"
+        " GROUP BY n", "ask the subquery itself, and group its answer",
+        ("SELECT dx, COUNT(*) AS n FROM people GROUP BY dx",),
+    ),
+    Asked(
+        "hint", "SELECT MAX(n) FROM (SELECT dx, COUNT(*) AS n FROM people GROUP BY dx ORDER BY n"
+        " LIMIT 2) AS t", "leave LIMIT out",
+        ("SELECT MAX(n) AS m FROM (SELECT dx, COUNT(*) AS n FROM people GROUP BY dx) AS t",),
     ),
 )  # fmt: skip
 """Refused with a hint, which leads to a query that is answered."""
+
+
+class AskedFirst(NamedTuple):
+    """A question with a subquery that is answered first, and the same with its rows written out."""
+
+    question: str
+    subquery: str
+    condition: str  # With {} for its values
+    meant: str
+
+
+FIRST = (
+    AskedFirst(
+        "SELECT race AS race, sex AS sex, COUNT(*) AS count FROM published.people JOIN ({}) AS"
+        " series_limit ON race = race__ GROUP BY race, sex ORDER BY count DESC LIMIT 1000",
+        "SELECT race AS race__, COUNT(*) AS mme_inner__ FROM published.people GROUP BY race"
+        " ORDER BY mme_inner__ DESC LIMIT 3",
+        "race IN ({})",
+        "SELECT race, sex, COUNT(*) AS count FROM people WHERE {} GROUP BY race, sex",
+    ),
+    AskedFirst(
+        'SELECT "people"."dx" AS "dx", SUM(1) AS "n" FROM "published"."people" "people" INNER JOIN'
+        ' ({}) "t0" ON ("people"."dx" = "t0"."dx") GROUP BY 1',
+        'SELECT "people"."dx" AS "dx", SUM("people"."age") AS "$__alias__0" FROM'
+        ' "published"."people" "people" GROUP BY 1 ORDER BY 2 DESC LIMIT 2',
+        "dx IN ({})",
+        "SELECT dx, COUNT(*) AS n FROM people WHERE {} GROUP BY dx",
+    ),
+    AskedFirst(
+        "SELECT CASE WHEN race IN ({}) THEN race ELSE 'Other' END AS r, AVG(age) AS a FROM people"
+        " GROUP BY CASE WHEN race IN ({}) THEN race ELSE 'Other' END",
+        "SELECT race FROM people GROUP BY race ORDER BY COUNT(*) DESC LIMIT 2",
+        "race IN ({})",
+        "SELECT CASE WHEN {0} THEN race ELSE 'Other' END AS r, AVG(age) AS a FROM people GROUP BY"
+        " CASE WHEN {0} THEN race ELSE 'Other' END",
+    ),
+    AskedFirst(
+        "SELECT COALESCE(t.race, 'Other') AS r, COUNT(*) AS n FROM people AS p LEFT JOIN ({}) AS t"
+        " ON p.race = t.race GROUP BY 1",
+        "SELECT race, COUNT(*) AS n FROM people WHERE dx = 'flu' GROUP BY race ORDER BY n DESC"
+        " LIMIT 2",
+        "race IN ({})",
+        "SELECT CASE WHEN {0} THEN race ELSE 'Other' END AS r, COUNT(*) AS n FROM people GROUP BY"
+        " CASE WHEN {0} THEN race ELSE 'Other' END",
+    ),
+    AskedFirst(
+        "WITH top AS ({}) SELECT top.race, AVG(p.age) AS a FROM top JOIN people AS p"
+        " ON p.race = top.race WHERE dx IS NOT NULL GROUP BY top.race",
+        "SELECT race FROM people GROUP BY race HAVING COUNT(*) > 80.5",
+        "race IN ({})",
+        "SELECT race, AVG(age) AS a FROM people WHERE {} AND dx IS NOT NULL GROUP BY race",
+    ),
+    AskedFirst(
+        "SELECT COUNT(*) AS n FROM people WHERE age NOT IN ({}) AND sex = 'f'",
+        "SELECT age FROM people WHERE dx = 'flu' GROUP BY age HAVING COUNT(*) >= 2",
+        "age IN ({})",
+        "SELECT COUNT(*) AS n FROM people WHERE NOT {} AND sex = 'f'",
+    ),
+    AskedFirst(
+        "SELECT COUNT(*) AS n, SUM(income) AS s FROM people WHERE race IN ({})",
+        "SELECT DISTINCT race FROM people WHERE age < 30 AND sex = 'm'",
+        "race IN ({})",
+        "SELECT COUNT(*) AS n, SUM(income) AS s FROM people WHERE {}",
+    ),
+)
+"""Questions whose subqueries are answered first."""

@@ -46,3 +46,16 @@ SELECT sex, race, COUNT(*) AS n, GROUPING(race) AS is_total, GROUPING(sex) AS is
 SELECT sex, dx, SUM(age) AS total, COUNT(*) AS n, GROUPING(sex) AS s, GROUPING(dx) AS d FROM people WHERE age > 30 GROUP BY CUBE (1, dx)
 SELECT date_trunc('year', born) AS y, dx, COUNT(*) AS n, GROUPING(dx) AS d FROM people GROUP BY GROUPING SETS ((date_trunc('year', born)), (dx), ())
 SELECT dx, COUNT(*) AS n FROM people GROUP BY dx ORDER BY 2 DESC LIMIT ALL OFFSET 0
+-- over groups
+SELECT COUNT(*) AS n FROM (SELECT race, sex, COUNT(*) AS n FROM people GROUP BY race, sex HAVING COUNT(*) > 40) AS t
+SELECT COUNT(*) AS rowcount FROM (SELECT age AS age, dx AS dx, COUNT(*) AS count FROM people GROUP BY age, dx LIMIT 50000) AS rowcount_qry
+SELECT COUNT(*) AS n, COUNT(dx) AS m FROM (SELECT DISTINCT age, dx FROM people WHERE sex = 'f') AS t
+SELECT SUM(n) AS s, AVG(n) AS a, MAX(n) AS m, MIN(n) AS l, COUNT(*) AS c FROM (SELECT age, dx, COUNT(*) AS n FROM people GROUP BY age, dx) AS t
+SELECT sex, SUM(n) AS s, AVG(n) AS a, MAX(n) AS m FROM (SELECT sex, dx, COUNT(*) AS n FROM people GROUP BY sex, dx) AS t GROUP BY sex ORDER BY s DESC
+SELECT AVG("source"."count") AS "avg" FROM (SELECT DATE_TRUNC('year', "published"."people"."born") AS "born", COUNT(*) AS "count" FROM "published"."people" GROUP BY DATE_TRUNC('year', "published"."people"."born")) AS "source"
+SELECT AVG(m) AS a, MAX(m) AS x, MIN(s) AS l FROM (SELECT dx, AVG(age) AS m, SUM(age) AS s FROM people GROUP BY dx) AS t WHERE dx IS NOT NULL
+SELECT COUNT(*) AS n, SUM(CASE WHEN n > 20 THEN 1 ELSE 0 END) AS big FROM (SELECT dx, COUNT(*) AS n FROM people GROUP BY dx) AS t WHERE n > 5
+SELECT ROUND(AVG(n), 1) AS a, 100.0 * MAX(n) / SUM(n) AS share, COALESCE(SUM(n) FILTER (WHERE n < 60), 0) AS few FROM (SELECT race, COUNT(*) AS n FROM people GROUP BY race) AS t
+with by_both as (select dx, sex, count(*) as n from people group by dx, sex), by_dx as (select dx, sum(n) as n, max(n) as m from by_both group by dx) select dx, n, m from by_dx where dx <> 'flu' order by n desc
+with source as (select * from published.people), counts as (select race, sex, count(*) as n from source where age > 30 group by race, sex), final as (select sex, max(n) as most, avg(n) as mean from counts group by sex) select * from final
+select count(*) as failures, count(*) <> 0 as should_warn from (select dx, count(*) as n from people group by dx having count(*) > 1000) as dbt_internal_test

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from tests.integration.parties import Functions, Parties, fetch, parties, quoted, sqlstate_of
-from tests.meaning.asked import ASKED, HINTS, Asked
+from tests.meaning.asked import ASKED, FIRST, HINTS, Asked, AskedFirst
 from tests.meaning.tables import EXACT
 from tests.profiles import long_but
 from tests.rewritten import compared
@@ -135,6 +135,25 @@ def test_a_question_is_answered_or_refused_with_the_line_to_write(
     assert asked.hint in (caught.value.diag.message_hint or "")
     for line in asked.instead:
         assert faults_of(parties, publication, line) == []
+
+
+@pytest.mark.parametrize("publication", PUBLICATIONS)
+@pytest.mark.parametrize("asked", FIRST, ids=lambda asked: asked.question[:40])
+def test_a_subquery_is_answered_first(
+    parties: Parties, publication: str, asked: AskedFirst
+) -> None:
+    """Its rows by the estimates stand in the question as constants, of which the truth is."""
+    ask = "SELECT group_key::text, estimate, lower_bound, upper_bound FROM kanon.estimate($1)"
+
+    def answers(question: str) -> list[tuple[Any, ...]]:
+        return sorted(fetch(parties.analyst, ask, asked_of(publication, question)))
+
+    own = [json.loads(key).values() for key, *_ in answers(asked.subquery)]
+    values = [f"'{value}'" for (value,) in own if value is not None]
+    meant = asked.meant.format(asked.condition.format(", ".join(values)))
+    found = answers(asked.question.replace("{}", asked.subquery).replace("IN (SELECT", "IN(SELECT"))
+    assert found == answers(meant) != []
+    assert faults_of(parties, publication, meant) == []
 
 
 PARAMETERS = (

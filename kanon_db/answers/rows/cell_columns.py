@@ -15,6 +15,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.recoding.generalized_cells import Axis
+from kanon_db.answers.likelihoods import MOST_VALUES
 from kanon_db.answers.rows.evidence import Cells, Flags, NotReadError, Truths
 from kanon_db.answers.tries import FALSE, TRUE, AxisCut, Combinations, Domain, Tries
 from kanon_db.query import expressions as ex
@@ -24,7 +25,6 @@ from kanon_db.query.cell_conditions import (
     value_at,
 )
 from kanon_db.query.layout import CellDescription
-from kanon_db.query.likelihoods import MOST_VALUES
 from kanon_db.query.sql import Constants
 
 Outcome = Callable[[], Truths]

@@ -105,7 +105,7 @@ class CellEvidence:
         if summed.moments is None:
             numbers = self._tries.want_number(summed.expression, self._combined(summed.values))
         else:
-            from kanon_db.query.likelihoods import most_listed
+            from kanon_db.answers.likelihoods import most_listed
 
             place = summed.moments
             own = self._columns[place]

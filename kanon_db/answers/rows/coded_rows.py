@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
+from kanon_db.answers.likelihoods import OTHERWISE
 from kanon_db.answers.rows.evidence import (
     Codes,
     Flags,
@@ -29,7 +30,6 @@ from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import by_attribute
 from kanon_db.query.formulas import not_finite
 from kanon_db.query.layout import CellLayout
-from kanon_db.query.likelihoods import OTHERWISE
 from kanon_db.query.sql import Request, is_leaf
 
 # Counting published records by the numbers of their cells.

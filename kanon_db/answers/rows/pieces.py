@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kanon_db.query import expressions as ex
-from kanon_db.query.cell_conditions import may_fail
-from kanon_db.query.layout import CellLayout, condition_of, is_vague
-from kanon_db.query.likelihoods import (
+from kanon_db.answers.likelihoods import (
     MOST_GROUPED,
     JointCondition,
     arrange,
@@ -18,6 +15,9 @@ from kanon_db.query.likelihoods import (
     most_listed,
     together,
 )
+from kanon_db.query import expressions as ex
+from kanon_db.query.cell_conditions import may_fail
+from kanon_db.query.layout import CellLayout, condition_of, is_vague
 from kanon_db.query.sql import Request, leaves, require_few
 
 
@@ -69,7 +69,7 @@ class Pieces:
     unit: Unit
     keys: list[tuple[ex.Expression, tuple[int, ...]]]  # The columns of each group key
     summed: Summed | None
-    together: float  # See `kanon_db.query.likelihoods`
+    together: float  # See `kanon_db.answers.likelihoods`
     most_listed: Mapping[int, int]  # How many values of each wide range are listed
     lists_values: bool  # Whether what is summed is listed, which need not be finite then
     n_leaves: int

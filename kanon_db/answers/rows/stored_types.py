@@ -9,6 +9,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground import arrays
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
+from kanon_db.answers.likelihoods import apart_from_required
 from kanon_db.answers.rows.cell_columns import KnownCells, RangeColumn, RangeEnds
 from kanon_db.answers.rows.cell_evidence import MOST_COMBINED, CellEvidence
 from kanon_db.answers.rows.cell_relations import CellRelations
@@ -28,7 +29,6 @@ from kanon_db.publications.codes import SIZES_OF_CLASSES
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import ANY_END, BEGINS, may_fail, place_of
 from kanon_db.query.layout import CellLayout
-from kanon_db.query.likelihoods import apart_from_required
 from kanon_db.query.sql import Request
 
 if TYPE_CHECKING:

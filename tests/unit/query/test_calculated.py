@@ -5,7 +5,7 @@ from statistics import pstdev, pvariance, stdev, variance
 
 import pytest
 
-from kanon_db.answers.measures import with_calculated
+from kanon_db.answers.calculations import with_calculated
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query.formulas import NOTHING, Estimated, Group
 from tests.unit.query.test_check import query

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
+from kanon_db.answers.likelihoods import JointCondition
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import INTEGER, Expression, Rounded
-from kanon_db.query.likelihoods import JointCondition
 
 A, B, C = (ex.Name((name,)) for name in "abc")
 COLUMN = ex.Column("a", '"a"', INTEGER)
@@ -27,6 +27,7 @@ EXPRESSIONS: list[tuple[ex.Expression, tuple[ex.Expression, ...]]] = [
     (ex.Aggregate("count", None), ()),
     (ex.Aggregate("sum", A), (A,)),
     (ex.Aggregate("sum", A, B), (A, B)),
+    (ex.Answered((A, B), 0), (A, B)),
     (ex.Deviation(A, B, C, "stddev"), (A, B, C)),
     (ex.Cast(A, "integer"), (A,)),
     (ex.Age(A, B), (A, B)),

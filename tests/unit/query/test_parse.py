@@ -306,7 +306,13 @@ def test_what_was_opened_closes(query: str, reason: str) -> None:
         ("SELECT COUNT(*) FROM t WHERE a > (SELECT AVG(a) FROM t)", "write its number"),
         ("SELECT COUNT(*) FROM t FETCH FIRST 5 PERCENT ROWS ONLY", "ROWS ONLY"),
         ("SELECT COUNT(*) FROM t WHERE a > clock_timestamp()", "CURRENT_DATE"),
-        ("SELECT COUNT(*) FROM t WHERE a IN (SELECT b FROM u)", "lookup table"),
+        ("SELECT COUNT(*) FROM t WHERE a IN (SELECT AVG(b) FROM t)", "write its values"),
+        ("SELECT COUNT(*) FROM t WHERE a IN (SELECT b FROM t LIMIT 2)", "GROUP BY"),
+        (
+            "SELECT n FROM t JOIN (SELECT a, COUNT(*) n FROM t GROUP BY a) u ON t.a = u.a",
+            "by itself",
+        ),
+        ("SELECT b FROM t JOIN (SELECT a, b FROM t GROUP BY a, b) u ON t.a = u.a", "with AND"),
         ("SELECT COUNT(*) FROM t WHERE EXISTS (SELECT 1)", "lookup table"),
         ("SELECT COUNT(*) FROM t UNION SELECT 1", "a query for each"),
         ("SELECT COUNT(*) OVER () FROM t", "SUM(COUNT(*)) OVER ()"),
@@ -320,7 +326,6 @@ def test_what_was_opened_closes(query: str, reason: str) -> None:
         ("SELECT COUNT(*) FROM t WHERE a ~~ 'x'", "LIKE"),
         ("SELECT COUNT(*) FROM t FOR UPDATE", "leave it out"),
         ("SELECT * FROM t", "SELECT DISTINCT"),
-        ("SELECT COUNT(*) FROM (SELECT DISTINCT a FROM t) AS u", "COUNT(DISTINCT"),
     ],
 )
 def test_hint(query: str, instead: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kanon_db.answers.likelihoods import JointCondition, arrange
 from kanon_db.answers.rows.stored_types import ViewTypes
 from kanon_db.query import expressions as ex
 from kanon_db.query._bind import Scope
@@ -26,7 +27,6 @@ from kanon_db.query.layout import (
     CellLayout,
     RowView,
 )
-from kanon_db.query.likelihoods import JointCondition, arrange
 from kanon_db.query.parse import parse_query
 from kanon_db.query.sql import Nested, Request, Select, Statement, Steps, leaves
 
