@@ -50,9 +50,9 @@ def people(parties: Parties) -> None:
     call("publish_generalized", f"{EXACT}.people", "people_k", k=4, method="mondrian")
 
 
-def asked_of(publication: str, question: str) -> str:
+def asked_of(publication: str, question: str, table: str = "people") -> str:
     """Name the publication, where it stands as a relation or qualifies a column."""
-    return re.sub(r"\bpeople\b(?!:)", publication, question)
+    return re.sub(rf"""(?<="){table}(?=")|(?<!["'])\b{table}\b(?![:'])""", publication, question)
 
 
 def truth(parties: Parties, question: str) -> list[tuple[dict[str, Any], list[Any]]]:
@@ -64,13 +64,15 @@ def truth(parties: Parties, question: str) -> list[tuple[dict[str, Any], list[An
     return [json.loads(row) for (row,) in rows]
 
 
-def faults_of(parties: Parties, publication: str, question: str) -> list[str]:
+def faults_of(
+    parties: Parties, publication: str, question: str, table: str = "people"
+) -> list[str]:
     """Ask a publication and its source, and say what is false."""
     answers = fetch(
         parties.analyst,
         "SELECT group_key::text, aggregate, estimate, lower_bound, upper_bound"
         " FROM kanon.estimate($1::text)",
-        asked_of(publication, question).replace('"db"', quoted(parties.analyst.info.dbname)),
+        asked_of(publication, question, table).replace('"db"', quoted(parties.analyst.info.dbname)),
     )
     rows = truth(parties, question)
     names = set(json.loads(answers[0][0])) & set(rows[0]) if answers and rows else set()
@@ -93,18 +95,28 @@ def faults_of(parties: Parties, publication: str, question: str) -> list[str]:
         if not true:  # values are listed
             faults += [f"{key} is there" for (_, _, _, high) in found[key] if high < 1]
             continue
-        assert len(true) == len(found[key]), (true, found[key])
-        for printed, (aggregate, estimate, low, high) in zip(true, found[key], strict=True):
-            if printed is None:
-                continue
-            number = _seconds(printed) if isinstance(printed, str) else printed
-            slack = 1e-6 * max(1.0, abs(number))
-            if low is not None and low > number + slack:
-                faults.append(f"{key} {aggregate}: at least {low}, but {number} is true")
-            if high is not None and high < number - slack:
-                faults.append(f"{key} {aggregate}: at most {high}, but {number} is true")
-            if estimate is None:
-                faults.append(f"{key} {aggregate}: no estimate of {number}")
+        n = len(true)
+        groups = [found[key][at : at + n] for at in range(0, len(found[key]), n)]
+        assert all(len(group) == n for group in groups), (true, found[key])
+        # Groups whose keys are not selected cannot be told apart.
+        faults += min((_compare(key, true, group) for group in groups), key=len)
+    return faults
+
+
+def _compare(key: str, true: list[Any], answers: list[tuple[Any, ...]]) -> list[str]:
+    """Say which answers of a group are false."""
+    faults = []
+    for printed, (aggregate, estimate, low, high) in zip(true, answers, strict=True):
+        if printed is None:
+            continue
+        number = _seconds(printed) if isinstance(printed, str) else printed
+        slack = 1e-6 * max(1.0, abs(number))
+        if low is not None and low > number + slack:
+            faults.append(f"{key} {aggregate}: at least {low}, but {number} is true")
+        if high is not None and high < number - slack:
+            faults.append(f"{key} {aggregate}: at most {high}, but {number} is true")
+        if estimate is None:
+            faults.append(f"{key} {aggregate}: no estimate of {number}")
     return faults
 
 
