@@ -56,9 +56,14 @@ _MOST_WORDS: Final = 4  # of the name of a type
 
 LITERAL_TYPES: Final[Mapping[str, ex.LiteralKind]] = {
     "date": "date", "timestamp": "timestamp", "timestamp without time zone": "timestamp",
-    "interval": "interval",
+    "timestamptz": "timestamptz", "interval": "interval",
 }  # fmt: skip
 """The types of which a quoted constant makes a constant."""
+
+INTERVAL_TEXT: Final = re.compile(
+    r"\s*[+-]?[0-9]{1,6}\s*(second|minute|hour|day|week|month|year)s?\s*", re.IGNORECASE
+)
+"""The texts of intervals that are read: a number and a unit."""
 
 _DATE_PATTERNS: Final = {
     "YYYY-MM-DD": "%Y-%m-%d", "YYYYMMDD": "%Y%m%d", "DD.MM.YYYY": "%d.%m.%Y",
@@ -110,11 +115,23 @@ class CallParser(LexemeCursor):
         operands: tuple[Expression, ...] = ()
         if not self.here.is_word(*_TRIMMED):
             operands = self.read_list(self.read_expression)
+        if function.is_word("substring") and len(operands) == 1:
+            operands += self.read_part_of_text()
         if function.is_word(*_WITHOUT_FROM) and self.here.is_word(*_TRIMMED):
             what = f"FROM in {function.text.upper()} is not supported"
             raise self.refuse(what, _WITHOUT_FROM[function.text], function)
         self.close()
         return ex.Call(_SYNONYMS.get(function.text, function.text), operands)
+
+    def read_part_of_text(self) -> tuple[Expression, ...]:
+        """Read ``FROM 1 FOR 3`` behind the text of SUBSTRING."""
+        if self.reads("from") and self.ahead(1).kind == "string":
+            return ()  # a pattern
+        begin = self.read_expression() if self.takes("from") else None
+        length = self.read_expression() if self.takes("for") else None
+        if begin is None and length is not None:
+            begin = ex.Literal("number", "1")
+        return tuple(part for part in (begin, length) if part is not None)
 
     def read_mark(self) -> ex.GroupMark:
         """Read ``GROUPING(operand)``."""
@@ -238,6 +255,14 @@ class CallParser(LexemeCursor):
 
     def read_cast_to(self, operand: Expression) -> Expression:
         """Read the type that an operand is cast to; ``numeric(8, 2)`` rounds, too."""
+        written = ""
+        match operand:
+            case ex.Literal("string", text):
+                written = text
+            case ex.Call("||", (ex.Literal("number", n), ex.Literal("string", unit))):
+                written = n + unit
+        if INTERVAL_TEXT.fullmatch(written) and self.takes("interval"):
+            return ex.Literal("interval", written)
         to, digits = self.read_type(), None
         if to == "numeric" and self.takes("("):
             self.read_modifier()

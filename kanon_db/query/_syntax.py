@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query import expressions as ex
-from kanon_db.query._calls import CONSTANTS, LITERAL_TYPES, CallParser, cast
+from kanon_db.query._calls import CONSTANTS, INTERVAL_TEXT, LITERAL_TYPES, CallParser, cast
 from kanon_db.query._lexemes import LISTED, LISTED_PATTERNS, Lexeme
 from kanon_db.query.expressions import MAX_PATTERN, Expression
 
@@ -23,9 +23,6 @@ MAX_REPEATED: Final = 4_000
 
 _NOT_ASSOCIATIVE: Final = frozenset({_IS, _COMPARE, _TEST})
 
-_INTERVAL: Final = re.compile(
-    r"\s*[+-]?[0-9]{1,6}\s*(second|minute|hour|day|week|month|year)s?\s*", re.IGNORECASE
-)
 _ELEMENT: Final = re.compile(r' *(?:"([^"\\]*)" *|([^",{}\\]+))(?:,|$)')
 _ARRAY_TEXT: Final = re.compile(r'\{(?: *(?:"[^"\\]*" *|[^",{}\\]+)(?:,(?!\})|(?=\})))+\}')
 _BOUNDS: Final = ("[)", "[]", "()", "(]")
@@ -200,7 +197,7 @@ class ExpressionParser(CallParser):
         negated = self.takes("not")
         word = self.step().text
         if word == "in" and self.here.is_symbol("(") and self.ahead(1).is_word("select"):
-            among = self.read_among(left)
+            among = self.read_among((left,))
             return ex.Not(among) if negated else among
         if word == "in":
             return _among(left, self.read_arguments(), negated=negated)
@@ -350,6 +347,9 @@ class ExpressionParser(CallParser):
                 return self.functions[text](self)
             if after.kind == "string" and text in LITERAL_TYPES:
                 return self.read_typed_constant()
+            if self.reads("timestamp", "with", "time", "zone") and self.ahead(4).kind == "string":
+                self.require("timestamp", "with", "time", "zone")
+                return ex.Literal("timestamptz", self.step().text)
             if text in CONSTANTS:
                 self.step()
                 return CONSTANTS[text]
@@ -367,7 +367,7 @@ class ExpressionParser(CallParser):
         """Read ``DATE '…'``, ``TIMESTAMP '…'`` or ``INTERVAL '…'``."""
         kind = self.step()
         text = self.step().text
-        if kind.text == "interval" and not _INTERVAL.fullmatch(text):
+        if kind.text == "interval" and not INTERVAL_TEXT.fullmatch(text):
             raise self.refuse(
                 "an interval is more than a number and a unit",
                 "write INTERVAL '30 days', or '-1 year'",
@@ -390,25 +390,35 @@ class ExpressionParser(CallParser):
         return ex.Name(tuple(parts), position=first.position)
 
     def read_parentheses(self) -> Expression:
-        """Read an expression in parentheses."""
+        """Read an expression in parentheses, or a row that is compared with others."""
         at = self.here
-        self.open()
-        expression = self.read_expression()
-        if self.here.is_symbol(","):
-            what, hint = (
-                "comparisons of rows are not supported",
-                "compare column by column, with AND",
-            )
-            raise self.refuse(what, hint, at)
-        self.close()
-        return expression
+        operands = self.read_arguments()
+        if len(operands) == 1:
+            return operands[0]
+        negated = self.reads("not", "in")
+        if negated:
+            self.step()
+        if not self.takes("in"):
+            hint = "compare column by column, with AND, or write (a, b) IN ((1, 2), (3, 4))"
+            raise self.refuse("comparisons of rows are not supported", hint, at)
+        if self.ahead(1).is_word("select"):
+            among = self.read_among(operands)
+        else:
+            self.open()
+            rows = self.read_list(self.read_arguments)
+            self.close()
+            tests = [_equal(operands, row) for row in rows if len(row) == len(operands)]
+            if len(tests) < len(rows):
+                raise self.refuse("rows of different lengths are compared", "list as many", at)
+            among = ex.joined(ex.Or, tests) or tests[0]
+        return ex.Not(among) if negated else among
 
     @abstractmethod
     def read_total(self) -> ex.WindowTotal:
         """Read a subselect, which is a total."""
 
     @abstractmethod
-    def read_among(self, operand: Expression) -> Expression:
+    def read_among(self, operands: tuple[Expression, ...]) -> Expression:
         """Read a subselect behind IN."""
 
     def read_case(self) -> ex.Case:
@@ -438,6 +448,11 @@ class ExpressionParser(CallParser):
             condition = ex.Comparison("=", subject, condition)
         self.require("then")
         return condition, self.read_expression()
+
+
+def _equal(operands: tuple[Expression, ...], row: tuple[Expression, ...]) -> Expression:
+    pairs = zip(operands, row, strict=True)
+    return ex.And(tuple(ex.Comparison("=", one, other) for one, other in pairs))
 
 
 def _among(operand: Expression, items: tuple[Expression, ...], *, negated: bool) -> Expression:

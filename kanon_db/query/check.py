@@ -242,6 +242,15 @@ class Measures:
                     ):  # whether there is a value tells whether it is NULL
                         self._place(self._bind_aggregate(_number_of(part)))
                 return ex.Coalesce((one, other)), max(kind, another, key=_KINDS.index)
+            case ex.Case(
+                ((ex.Comparison("=", left, ex.Literal("number") as right), ex.Literal("null")),),
+                default,
+            ) if left == default:  # as Metabase spells NULLIF
+                return self.bind_calculation(ex.NullIf(left, right))
+            case ex.DatePart("extract" | "date_part", "epoch", ex.Aggregate("min" | "max") as part):
+                bound = self._bind_aggregate(part)
+                self._place(bound)
+                return bound, "numeric"
             case ex.Case(branches, default):
                 conditions = [self.having(when) or when for when, _ in branches]
                 written = [then for _, then in branches] + ([default] if default else [])

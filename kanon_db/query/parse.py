@@ -191,9 +191,13 @@ class QueryParser(ExpressionParser):
     def read_subquery(self) -> FilteredRelation:
         """Read a SELECT in parentheses: one that names columns and filters, or one with groups."""
         self.open()
+        named = dict(self._named)
+        if self.takes("with"):
+            self.read_common_tables()
         self.require("select")
         text, source, items = self.read_clauses()
         self.close()
+        self._named = named
         is_plain = text == QueryText(
             text.items, text.publication, text.lookups, text.where, order=text.order
         )
@@ -434,22 +438,25 @@ class QueryParser(ExpressionParser):
             own[name] = Case(((among, operand),), None) if is_outer else operand
         return AnsweredJoin(groups.alias, own, among, is_outer)
 
-    def read_among(self, operand: Expression) -> Expression:
+    def read_among(self, operands: tuple[Expression, ...]) -> Expression:
         """Read ``(SELECT …)`` behind IN, which is answered first."""
         at = self.here
         self.open()
         self.require("select")
         text = self.read_select()
         self.close()
-        if len(text.items) != 1:
-            raise self.refuse("a subquery of IN lists several columns", "list one column", at)
-        (item,) = text.items
-        if not (text.group or text.is_distinct or has_aggregate(item.expression)):
-            if text.limit is not None or text.offset:
+        if len(text.items) != len(operands):
+            what = "a subquery of IN lists more or fewer columns than are compared"
+            raise self.refuse(what, "list one column", at)
+        if not (text.group or any(has_aggregate(item.expression) for item in text.items)):
+            if (text.limit is not None or text.offset) and not text.is_distinct:
                 raise self.refuse("LIMIT cuts records that are in no order", "write GROUP BY", at)
             text = text._replace(is_distinct=True)
-        own = ItemText(item.expression, item.alias or own_name(item.expression) or "value")
-        return Answered((operand,), self.ask_first(text, [own], at))
+        own = [
+            item._replace(alias=item.alias or own_name(item.expression) or f"value_{number}")
+            for number, item in enumerate(text.items)
+        ]
+        return Answered(operands, self.ask_first(text, own, at))
 
     def ask_first(self, text: QueryText, items: Sequence[ItemText], at: Lexeme) -> int:
         """Note a question whose answer a condition needs; return its number."""

@@ -59,3 +59,14 @@ SELECT ROUND(AVG(n), 1) AS a, 100.0 * MAX(n) / SUM(n) AS share, COALESCE(SUM(n) 
 with by_both as (select dx, sex, count(*) as n from people group by dx, sex), by_dx as (select dx, sum(n) as n, max(n) as m from by_both group by dx) select dx, n, m from by_dx where dx <> 'flu' order by n desc
 with source as (select * from published.people), counts as (select race, sex, count(*) as n from source where age > 30 group by race, sex), final as (select sex, max(n) as most, avg(n) as mean from counts group by sex) select * from final
 select count(*) as failures, count(*) <> 0 as should_warn from (select dx, count(*) as n from people group by dx having count(*) > 1000) as dbt_internal_test
+-- more of what tools spell
+SELECT COUNT(*) AS n FROM people WHERE (sex, race) IN (('f', 'asian'), ('m', 'black'))
+SELECT COUNT(*) AS n FROM people WHERE (sex, race) NOT IN (('f', 'asian'), ('m', 'black')) AND dx = 'flu'
+SELECT SUBSTRING(race FROM 1 FOR 2) AS s, COUNT(*) AS n FROM people GROUP BY SUBSTRING(race FROM 1 FOR 2)
+SELECT COUNT(*) AS n FROM people WHERE SUBSTRING(dx FOR 2) = 'fl' OR SUBSTRING(race FROM 4) = 'te'
+SELECT sex, CAST(SUM(CASE WHEN dx = 'flu' THEN 1 ELSE 0.0 END) AS FLOAT) / CASE WHEN COUNT(*) = 0 THEN NULL ELSE COUNT(*) END AS share FROM people GROUP BY sex
+SELECT extract(epoch FROM MAX(seen)) AS last FROM people WHERE dx = 'flu'
+SELECT COUNT(*) AS n FROM people WHERE seen >= timestamp with time zone '2021-02-01 00:00:00.000Z' AND seen < timestamptz '2021-03-01 00:00:00Z'
+SELECT COUNT(*) AS n FROM people WHERE born >= (DATE_TRUNC('year', DATE_TRUNC('day', CURRENT_TIMESTAMP)) + (-60 || ' year')::INTERVAL) AND born < now() - '10 years'::interval
+SELECT COUNT(*) AS failures FROM (WITH all_values AS (SELECT sex AS value_field, COUNT(*) AS n_records FROM people GROUP BY sex) SELECT * FROM all_values WHERE value_field NOT IN ('f', 'x')) AS dbt_internal_test
+SELECT COUNT(*) AS n FROM people WHERE seen < CAST('2021-05-01' AS timestamp) - CAST('1 month' AS interval)

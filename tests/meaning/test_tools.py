@@ -36,6 +36,9 @@ LEAST_ANSWERED = {"adult_b": 380, "adult_k": 340}
 _IS_ANSWERED_FIRST = re.compile(r"IN \(SELECT|JOIN \(SELECT|JOIN top", re.IGNORECASE)
 """Which rows a subquery lists is estimated: of the question with these, bounds are certain."""
 
+_IS_CHOSEN = re.compile(r"\bn >|HAVING", re.IGNORECASE)
+"""Which groups meet a condition on their numbers is estimated, too."""
+
 
 def questions() -> list[tuple[str, str]]:
     """Read each question with the tool that sends it."""
@@ -80,6 +83,8 @@ def outcome(parties: Parties, publication: str, question: str) -> str:
         return f"{error.sqlstate}: {error.diag.message_primary} | {error.diag.message_hint}"
     if publication == "adult_k" and _IS_ANSWERED_FIRST.search(question):
         return ""
+    if _IS_CHOSEN.search(question):
+        faults = [fault for fault in faults if not fault.endswith("is missing")]
     return "; ".join(faults)
 
 
@@ -93,7 +98,9 @@ def test_most_are_answered_and_no_bound_is_missed(
     n_answered = len(found) - len(refused)
     print(f"{publication}: {n_answered} of {len(found)} are answered")
     print(*(f"{told}\n    {q}" for q, told in refused.items()), sep="\n")
-    assert {q: told for q, told in found.items() if told and q not in refused} == {}
+    false = {q: told for q, told in found.items() if told and q not in refused}
+    print(*false.items(), sep="\n")
+    assert not false
     assert len(found) >= 430
     assert n_answered >= LEAST_ANSWERED[publication]
     assert all(told.rpartition("| ")[2] not in ("", "None") for told in refused.values())
