@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 import psycopg
 from psycopg import sql
@@ -19,6 +19,7 @@ from psycopg import sql
 from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.installation.install import install
 
+T = TypeVar("T")
 REST = "\n<!-- what follows is printed, and kept on no page -->\n\n"
 """Stands in the results of a benchmark before what no reader decides by."""
 
@@ -31,6 +32,13 @@ def seconds(action: Callable[[], object], *, runs: int = 5) -> float:
         action()
         times.append(time.perf_counter() - started)
     return statistics.median(times)
+
+
+def timed(action: Callable[[], T]) -> tuple[T, float]:
+    """Return a result and for how long processors worked on it, here and in other processes."""
+    before = os.times()
+    result = action()
+    return result, sum(os.times()[:4]) - sum(before[:4])
 
 
 def table(heading: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
