@@ -14,7 +14,7 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray, Integer, so
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.class_growth import LeftOverRule, RecordPool, grow_classes
 from kanon_db.algorithms.recoding.loss import Ncp
-from kanon_db.algorithms.recoding.microdata import Microdata, check_k, sort_order
+from kanon_db.algorithms.recoding.microdata import Microdata, Sorting, check_k, sort_order
 from kanon_db.errors import InvalidParameterError
 
 
@@ -132,7 +132,7 @@ def one_of_each(microdata: Microdata, entities: AnyIntArray) -> tuple[Microdata,
     return Microdata(microdata.codes[first], microdata.attributes), place
 
 
-def initial(microdata: Microdata, k: int) -> Generalization:
+def initial(microdata: Microdata, k: int, *, sorting: Sorting = "alternating") -> Generalization:
     """Group every k records in sorted order; the last class takes the records left over.
 
     Parameters
@@ -140,6 +140,8 @@ def initial(microdata: Microdata, k: int) -> Generalization:
     microdata : Microdata
     k : int
         Fewest records of a class, at least 1.
+    sorting : {"alternating", "ascending"}
+        See :func:`~kanon_db.algorithms.recoding.microdata.sort_order`.
 
     Returns
     -------
@@ -159,7 +161,7 @@ def initial(microdata: Microdata, k: int) -> Generalization:
     """
     check_k(k, microdata.n_records)
     class_of_record = np.empty(microdata.n_records, dtype=np.int64)
-    class_of_record[sort_order(microdata)] = classes_of_k(microdata.n_records, k)
+    class_of_record[sort_order(microdata, sorting)] = classes_of_k(microdata.n_records, k)
     return Generalization(class_of_record)
 
 
@@ -225,6 +227,7 @@ def greedy_search(
     *,
     block_size: int | None = None,
     left_over: LeftOverRule = "least_increase",
+    sorting: Sorting = "alternating",
     pulse: Pulse = UNLIMITED,
 ) -> Generalization:
     """Grow classes of k records, each from the first record that is left.
@@ -244,6 +247,8 @@ def greedy_search(
     left_over : {"least_increase", "least_result"}
         Which class a left-over record joins: the one whose loss grows least, or the one whose loss
         is least afterwards.
+    sorting : {"alternating", "ascending"}
+        See :func:`~kanon_db.algorithms.recoding.microdata.sort_order`.
     pulse : Pulse
         Only its heartbeat is used.
 
@@ -287,7 +292,7 @@ def greedy_search(
         raise InvalidParameterError(
             "block_size must be at least 2", detail=f"block_size = {block_size}"
         )
-    ncp, order = Ncp.of(microdata), sort_order(microdata)
+    ncp, order = Ncp.of(microdata), sort_order(microdata, sorting)
     return Generalization(
         grow_classes(ncp, order, k, block_size=block_size, left_over=left_over, pulse=pulse)
     )

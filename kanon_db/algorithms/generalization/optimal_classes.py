@@ -20,7 +20,7 @@ from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse, kern
 from kanon_db.algorithms.ground.solver import solve_problem
 from kanon_db.algorithms.programs import class_program
 from kanon_db.algorithms.recoding.loss import ExactLoss, Loss
-from kanon_db.algorithms.recoding.microdata import Microdata, check_k, sort_order
+from kanon_db.algorithms.recoding.microdata import Microdata, Sorting, check_k, sort_order
 from kanon_db.errors import InvalidParameterError
 
 MOST_RECORDS = 15
@@ -197,6 +197,7 @@ def split_carry(
     s: int = 3,
     carry: int | None = None,
     bubble: tuple[int, int] | None = None,
+    sorting: Sorting = "alternating",
     loss: Loss = "ncp",
     pulse: Pulse = UNLIMITED,
 ) -> SplitCarry:
@@ -217,6 +218,8 @@ def split_carry(
     bubble : tuple of two ints, optional
         P and A: each sub-problem has P records; the A classes that lose least become final, the
         others go on. In place of ``s`` and ``carry``.
+    sorting : {"alternating", "ascending"}
+        See :func:`~kanon_db.algorithms.recoding.microdata.sort_order`.
     loss : {"ncp", "binary"}
         See :class:`~kanon_db.algorithms.recoding.loss.ExactLoss`.
     pulse : Pulse
@@ -253,7 +256,7 @@ def split_carry(
     carry = k if carry is None else carry
     _check_sizes(k, s, carry, bubble)
     exact = ExactLoss.of(microdata, loss)
-    order = sort_order(microdata)
+    order = sort_order(microdata, sorting)
     chain = _Chain(exact, order, k)
     if k > 1:
         rows_per_problem = k * s if bubble is None else max(bubble[0] - k, k)

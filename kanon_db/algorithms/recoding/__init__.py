@@ -12,6 +12,7 @@ from kanon_db.algorithms.recoding.loss import ExactLoss, Ncp
 from kanon_db.algorithms.recoding.microdata import (
     Attribute,
     Microdata,
+    Sorting,
     attribute_order,
     check_k,
     sort_order,
@@ -19,5 +20,5 @@ from kanon_db.algorithms.recoding.microdata import (
 
 __all__ = [
     "Attribute", "Constraint", "ExactLoss", "Microdata", "Ncp", "NumberedCells", "Ranges", "Sets",
-    "attribute_order", "cells_of_classes", "check_k", "distinct_cells", "sort_order",
+    "Sorting", "attribute_order", "cells_of_classes", "check_k", "distinct_cells", "sort_order",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, Literal, Self, get_args
 
 import numpy as np
 
@@ -229,12 +229,19 @@ def _variance(counts: IntArray, attribute: Attribute) -> float:
     return float(np.average((numbers[known] - mean) ** 2, weights=counts[known]))
 
 
-def sort_order(microdata: Microdata) -> IntArray:
+Sorting = Literal["alternating", "ascending"]
+"""How the values of each attribute but the first are sorted, among records that agree before it."""
+
+
+def sort_order(microdata: Microdata, sorting: Sorting = "alternating") -> IntArray:
     """Sort the records by the attribute of least variance, then by the next one, and so on.
 
     Parameters
     ----------
     microdata : Microdata
+    sorting : {"alternating", "ascending"}
+        Whether every other run of records that agree on the attributes before is descending, so
+        that neighbors from two runs are alike as well.
 
     Returns
     -------
@@ -243,18 +250,53 @@ def sort_order(microdata: Microdata) -> IntArray:
 
     Notes
     -----
-    **Source:** [OB] Section 2.3, Table 2b. Values are compared by their codes, whose order is
-    that of the type, NULL last.
+    **Source:** [OB] Section 2.3, Table 2b, whose order is ascending. Section 6 asks for a better
+    one: ``python -m benchmarks generalization_figures`` compares them. Values are compared by their
+    codes, whose order is that of the type, NULL last.
 
     Examples
     --------
     >>> age = Attribute(3, numbers=np.array([20.0, 40.0, 60.0]), lower=20, upper=60)
     >>> sex = Attribute(2)
-    >>> sort_order(Microdata([[2, 1], [0, 1], [1, 0]], (age, sex)))
-    array([2, 1, 0])
+    >>> table = Microdata([[2, 1], [0, 1], [1, 0], [2, 0]], (age, sex))
+    >>> sort_order(table), sort_order(table, "ascending")
+    (array([2, 3, 0, 1]), array([2, 3, 1, 0]))
     """
+    if sorting not in get_args(Sorting):
+        raise InvalidParameterError(
+            "unknown sorting", hint=f"use one of {', '.join(get_args(Sorting))}"
+        )
     columns = microdata.codes.T[attribute_order(microdata)]
-    return order_of(sort_keys(list(columns)), stable=True)
+    order = order_of(sort_keys(list(columns)), stable=True)
+    return order if sorting == "ascending" else order[_alternate(columns[:, order])]
+
+
+def _alternate(columns: CodeArray) -> IntArray:
+    """Order ascending records anew, so that every other run of each column is descending."""
+    n_records = columns.shape[1]
+    begins = np.zeros(n_records, dtype=np.bool_)  # where a run of equal records begins
+    begins[:1] = True
+    place = np.zeros(1, dtype=np.int64)  # of each run in the new order
+    for column in columns:
+        run = np.cumsum(begins) - 1
+        begins[1:] |= column[1:] != column[:-1]
+        place = _place_parts(place, run[begins], is_turned=place % 2 == 1)
+    # Equal records stay in the order that they come in.
+    place = _place_parts(place, np.cumsum(begins) - 1, is_turned=np.zeros_like(place, np.bool_))
+    order = np.empty_like(place)
+    order[place] = np.arange(n_records)
+    return order
+
+
+def _place_parts(place: IntArray, run_of_part: IntArray, is_turned: BoolArray) -> IntArray:
+    """Place the parts of runs, which are in order, by the places of the runs."""
+    n_parts = np.bincount(run_of_part, minlength=place.size)
+    part = np.arange(run_of_part.size) - (np.cumsum(n_parts) - n_parts)[run_of_part]
+    part = np.where(is_turned[run_of_part], n_parts[run_of_part] - 1 - part, part)
+    by_place = np.argsort(place)
+    starts = np.empty_like(place)
+    starts[by_place] = np.cumsum(n_parts[by_place]) - n_parts[by_place]
+    return starts[run_of_part] + part
 
 
 def is_first_of_equal(values: CodeArray) -> BoolArray:

@@ -31,8 +31,9 @@ def split_carry(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> M
     """Find the optimum for the records of a few classes at a time."""
     options = request.options
     found = generalization.split_carry(
-        data, request.k, s=options.s, carry=options.carry, bubble=options.bubble, pulse=pulse
-    )
+        data, request.k, s=options.s, carry=options.carry, bubble=options.bubble,
+        sorting=options.sorting, pulse=pulse,
+    )  # fmt: skip
     return MethodResult(found.class_of_record)
 
 
@@ -40,8 +41,9 @@ def greedy_search(data: Microdata, request: GeneralizedRequest, pulse: Pulse) ->
     """Grow classes record by record."""
     options = request.options
     found = generalization.greedy_search(
-        data, request.k, block_size=options.block_size, left_over=options.left_over, pulse=pulse
-    )
+        data, request.k, block_size=options.block_size, left_over=options.left_over,
+        sorting=options.sorting, pulse=pulse,
+    )  # fmt: skip
     return MethodResult(found.class_of_record)
 
 
@@ -67,7 +69,8 @@ def mondrian(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Meth
 
 def initial(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> MethodResult:  # noqa: ARG001
     """Take groups of k consecutive records in sorted order."""
-    return MethodResult(generalization.initial(data, request.k).class_of_record)
+    classes = generalization.initial(data, request.k, sorting=request.options.sorting)
+    return MethodResult(classes.class_of_record)
 
 
 def new_random() -> np.random.Generator:

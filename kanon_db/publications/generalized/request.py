@@ -62,6 +62,17 @@ class GeneralizedOptions:
         pair(), "[P, A]: solve P records at a time, and keep the A classes that lose least.",
         default=None, methods=("split_carry",),
     )  # fmt: skip
+    sorting: Literal["alternating", "ascending"] = parameter(
+        choice(
+            "sorting",
+            alternating="every other run of records that agree so far is descending, so that"
+            " neighbors are more alike",
+            ascending="as in the paper",
+        ),
+        "How records are sorted by each attribute but the first.",
+        default="alternating",
+        methods=("greedy_search", "split_carry", "initial"),
+    )
     block_size: int | None = parameter(
         whole(least=2), "How many row types to search among, in sorted order; all by default.",
         default=None, methods=("greedy_search",),

@@ -183,7 +183,7 @@ def test_threads_keep_what_one_keeps(
     monkeypatch.setattr(annealing, "_PROPOSALS_PER_PART", 50)
     random = np.random.default_rng(workers)
     table = random_table(random, 2_000, "n0c", 3)
-    ncp = Ncp.of(table).of_records(sort_order(table))
+    ncp = Ncp.of(table).of_records(sort_order(table, "ascending"))
     before, values = classes_of_k(2_000, 4), np.tile([0, 1, 2, 3], 500)
     after = anneal_classes(
         TypedRecords.of(ncp, random, UNLIMITED), before, 4, Schedule(200_000), random,
