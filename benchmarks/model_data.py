@@ -25,7 +25,7 @@ MEMBERS = 50
 CLASSES = 10
 SCALES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 MOST_LOST = 0.02
-SETTINGS = TrainingSettings(steps=1500, batch=64, learning_rate=0.002)
+SETTINGS = TrainingSettings(steps=1500, batch=64)
 _DRAWS = 10
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import optax  # type: ignore[import-untyped]
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
-from kanon_db.models._network import Architecture, Float32Array
+from kanon_db.models._network import RATES, Architecture, Float32Array
 
 if TYPE_CHECKING:
     from kanon_db.models._network import TrainingSettings
@@ -80,10 +80,15 @@ class GradientDescent:
         self._inputs = jnp.asarray(inputs, dtype=jnp.float32)
         self._labels = jnp.asarray(labels, dtype=jnp.int32)
         dropout = settings.dropout if len(architecture.shape) == 3 else 0.0
-        optimizer = optax.adam(
-            lambda step: settings.learning_rate / (1 + settings.decay * step),
-            b1=settings.momentum,
-        )
+        momentum = settings.momentum
+
+        def rate(step: int) -> float:
+            return RATES[settings.descent] / (1 + settings.decay * step)
+
+        if settings.descent == "momentum":
+            optimizer = optax.sgd(rate, momentum)
+        else:
+            optimizer = optax.adam(rate, b1=momentum)
 
         def loss(
             parameters: list[jax.Array], rows: jax.Array, temperature: jax.Array, key: jax.Array

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import prod
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -529,23 +529,27 @@ def _fit_range(
     return max(low, middle - _SPREADS * spread), min(high, middle + _SPREADS * spread)
 
 
+Descent = Literal["adam", "momentum"]
+"""How members learn: by Adam (D. Kingma, J. Ba 2015), or by descent with momentum, as in [TH]."""
+
+RATES: Final[Mapping[Descent, float]] = {"adam": 0.002, "momentum": 0.01}
+
+
 @dataclass(frozen=True)
 class TrainingSettings:
     """Settings of the training of members.
 
     Notes
     -----
-    Batch, decay, momentum and dropout are those of [TH] Table 4.2, with Adam in place of plain
-    gradient descent: a temperature T divides the gradient by T, and Adam is indifferent to the
-    gradient's scale. With the table's rate of 0.01, members with T from 100 on were no better than
-    a guess after 500 steps on the digits. The table's 3,000 epochs are 27,000 steps a member.
+    All but Adam is from [TH] Table 4.2. A temperature T divides the gradient by T: Adam is
+    indifferent to its scale, and descent with momentum is slow where T is high. The table's 3,000
+    epochs are 27,000 steps a member.
     """
 
     steps: int = 1500  # Batches that each member sees
     batch: int = 128
-    # Parameters of Adam; the rate of step i is learning_rate / (1 + decay * i)
-    learning_rate: float = 0.002
-    decay: float = 1e-6
+    descent: Descent = "adam"
+    decay: float = 1e-6  # The rate of step i is that of RATES / (1 + decay * i)
     momentum: float = 0.9
     # Share of the outputs of an image's first dense layer that a step leaves out; 0 for rows
     dropout: float = 0.5

@@ -189,7 +189,7 @@ def _train(
             members=request.members,
             parts=parts,
             people=None if data.groups is None else int(data.groups.max()) + 1,
-            settings=TrainingSettings(steps=request.options.steps),
+            settings=TrainingSettings(steps=request.options.steps, descent=request.options.descent),
             generator=data.random.generator(),
             pulse=pulse,
         )

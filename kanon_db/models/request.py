@@ -93,6 +93,15 @@ class ModelOptions:
     steps: int = parameter(
         whole(most=_MOST_STEPS), "Batches that each member is trained with.", default=1500
     )
+    descent: Literal["adam", "momentum"] = parameter(
+        choice(
+            "descent",
+            adam="Adam, which learns in few steps whatever the temperature",
+            momentum="with momentum, as in the thesis, in twenty times as many steps",
+        ),
+        "How members learn.",
+        default="adam",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

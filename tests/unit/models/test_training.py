@@ -81,6 +81,32 @@ def test_defaults_are_those_of_the_thesis() -> None:
 
 
 @pytest.mark.long
+def test_momentum_descent_is_that_of_the_thesis() -> None:
+    """Each step goes on with 0.9 of the last one, and against the gradient at a rate of 0.01."""
+    import jax
+    import jax.numpy as jnp
+
+    x, y = rows(64)
+
+    def after(steps: int) -> list[Float32Array]:
+        settings = TrainingSettings(steps=steps, batch=64, descent="momentum")  # all records each
+        (member,) = train(
+            x, y, 2, members=1, temperatures=[10], settings=settings,
+            generator=np.random.default_rng(3),
+        )  # fmt: skip
+        return list(member.parameters)
+
+    def loss(parameters: list[jax.Array]) -> jax.Array:
+        outputs = forward(network_for((4,), 2), parameters, jnp.asarray(x)) / 10
+        return -jax.nn.log_softmax(outputs)[jnp.arange(64), jnp.asarray(y)].mean()
+
+    first, second, third = after(1), after(2), after(3)
+    gradient = jax.grad(loss)([jnp.asarray(array) for array in second])
+    for one, two, three, slope in zip(first, second, third, gradient, strict=True):
+        np.testing.assert_allclose(three, two + 0.9 * (two - one) - 0.01 * slope, atol=1e-6)
+
+
+@pytest.mark.long
 def test_what_others_hold_changes_no_other_member() -> None:
     """The ground of every budget: replace a record, and one member changes."""
     x, y = rows()
