@@ -20,10 +20,11 @@ import numpy as np
 import pandas as pd
 
 from benchmarks import model_data
-from benchmarks.harness import seconds, table
+from benchmarks.harness import seconds, table, timed
 from benchmarks.real_tables import DATA
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.models._network import (
+    Descent,
     Encoding,
     FeatureKind,
     Float32Array,
@@ -46,6 +47,7 @@ from kanon_db.models._votes import (
 )
 
 MEMBERS = 50
+HEATS = (10.0, 110.0, 310.0, 500.0)
 N_QUESTIONS = 1000
 N_TEST = 6000
 SIGMAS = (5, 10, 20, 40)
@@ -93,6 +95,7 @@ def main() -> str:
     held_out = {name: _in_a_process(name, N_TEST) for name in ("one", "all", "disjoint")}
     return "\n".join([
         _accuracy(held_out),
+        _descents(),
         _training(adults),
         _answers(adults["disjoint"]),
         _budgets(held_out["disjoint"]),
@@ -203,6 +206,33 @@ def _accuracies_once(
     labels = np.stack([logits(member, noisy_inputs(x, scale)).argmax(axis=1) for member in members])
     n_classes = members[0].architecture.classes
     return float((labels == y).mean()), float((vote(labels, n_classes).winner == y).mean())
+
+
+def _descents() -> str:
+    """[TH] Table 4.2 beside Adam, on images."""
+    x, y = model_data.images().train
+    test, true = model_data.images().test
+    ways: tuple[tuple[Descent, int], ...] = (
+        ("adam", 1_500), ("momentum", 1_500), ("momentum", 27_000),
+    )  # fmt: skip
+    rows = []
+    for descent, steps in ways:
+        settings = TrainingSettings(steps=steps, batch=64, descent=descent)
+        members, taken = timed(
+            lambda settings=settings: tuple(  # type: ignore[misc]
+                train(
+                    x, y, model_data.CLASSES, members=len(HEATS), temperatures=HEATS,
+                    settings=settings, generator=np.random.default_rng(4),
+                )
+            )
+        )  # fmt: skip
+        single, together = model_data.accuracies(members, test, true)
+        rows.append([descent, f"{steps:,}", f"{single:.1%}", f"{together:.1%}", f"{taken:.0f} s"])
+    return (
+        f"Members with temperatures of {', '.join(f'{heat:.0f}' for heat in HEATS)}, by the way in "
+        "which they learn.\n\n"
+        + table(["descent", "steps", "one member", "vote", "processor"], rows)
+    )
 
 
 def _training(adults: dict[str, Trained]) -> str:

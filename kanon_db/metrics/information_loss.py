@@ -99,12 +99,12 @@ class GeneralizationMetrics:
     discernibility_loss: int
     gcp: float  # Global certainty penalty of [FF], in [0, 1]: NCP averaged over all cells
     weighted_loss: float  # Sum of NCP times the attribute's weight over all cells, [OB] Eq. (34).
+    # Weighted loss where each categorical attribute stands for one binary attribute for each of its
+    # values, [OB] Section 2.5
+    binary_loss: float
     # Global certainty penalty of [OB], in [0, n_records m]: the sum of NCP over all cells, where
     # that of a set is divided by the number of values of the attribute
     ob_gcp: float
-    # Sum of the loss over all cells, where each categorical attribute stands for one binary
-    # attribute for each of its values, [OB] Section 2.5
-    binary_loss: float
     # (m,): NCP of [FF] averaged over the cells of each attribute, in [0, 1]
     loss_by_attribute: FloatArray
 
@@ -145,8 +145,8 @@ def measure_classes(
         int((occupied**2).sum()) + n_suppressed * n_records,
         float(ncp.sum()) / max(n_records * m, 1),
         float(ncp @ weights),
+        float(binary @ weights),
         float(ob_ncp.sum()),
-        float(binary.sum()),
         ncp / max(n_records, 1),
     )
 

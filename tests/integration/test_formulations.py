@@ -71,6 +71,30 @@ def test_every_formulation_finds_the_optimum(
     assert "leave out the option formulation" in refused.value.hint
 
 
+def test_the_binary_loss_is_least_by_either_formulation(
+    kanon: Functions | Package, parties: Parties
+) -> None:
+    """Sets of values as attributes of their own: what loses least so is published and measured."""
+    given = KINDS["generalized"][0]
+    losses = {}
+    for number, options in enumerate(
+        ({"loss": "binary"}, {"loss": "binary", "formulation": "paper"}, {})
+    ):
+        metrics = kanon.call(
+            "publish_generalized", "data.people", f"by_{number}", method="optimal",
+            options=json.dumps(options), **given,
+        )["metrics"]  # fmt: skip
+        assert metrics["gap"] == 0
+        losses[number] = round(metrics["binary_loss"], 9)
+    assert losses[0] == losses[1] <= losses[2]
+    assert holds(parties.publisher, "by_0")
+    with pytest.raises(Exception, match="loss"):
+        kanon.call(
+            "publish_generalized", "data.people", "p", method="mondrian", k=2,
+            options='{"loss": "binary"}',
+        )  # fmt: skip
+
+
 def test_mutual_matches_have_no_program_in_the_paper(parties: Parties) -> None:
     with pytest.raises(Exception, match="cannot be combined with symmetric"):
         Package(parties.publisher).freeform(

@@ -142,17 +142,17 @@ def find_classes(
         searched, place = one_of_each(data, entities)
     found = search(searched)
     classes: IntArray = found.result if place is None else found.result[place]
+    is_usual = request.options.loss == "ncp"  # Refining lowers no other
     if method != "optimal":
-        return MethodResult(
-            finishing.finished(classes, pulse, is_refined=request.refine), None, method
-        )
+        classes = finishing.finished(classes, pulse, is_refined=request.refine and is_usual)
+        return MethodResult(classes, None, method)
     # Classes that are optimal for some of the records need not be so for all of them.
     bound = found.proof if place is None else None
     best = finishing.finished(classes, pulse, is_refined=False)
     proof, least = finishing.proof(bound, best), finishing.loss(best)
     if proof is not None and proof.is_optimal:
         return MethodResult(best, proof, method)
-    if data.n_records <= MOST_RECORDS:
+    if data.n_records <= MOST_RECORDS and is_usual:
         return MethodResult(*finishing.best_of_all(pulse), method)
     starts = [classes]
     for heuristic in _HEURISTICS:
@@ -218,8 +218,10 @@ class _Finishing:
         return classes, Proof(loss, loss)
 
     def loss(self, classes: IntArray) -> float:
-        """Measure the loss of what is published."""
-        return measure_classes(self.data, classes).weighted_loss
+        """Measure the loss of what is published, as the search does."""
+        measured = measure_classes(self.data, classes)
+        is_usual = self.request.options.loss == "ncp"
+        return measured.weighted_loss if is_usual else measured.binary_loss
 
     def proof(self, bound: Proof | None, classes: IntArray) -> Proof | None:
         """Compare what is published with a bound on the loss of all records, without constraints.
@@ -695,7 +697,9 @@ class Generalized(RowKind):
                 with_entities=job.source.entity is not None,
             ),
             checks=[inside, *_count_entities(job, rows, table, dense)],
-            metrics=loss_metrics(job.source, measured, gcp_ob=measured.ob_gcp),
+            metrics=loss_metrics(
+                job.source, measured, gcp_ob=measured.ob_gcp, binary_loss=measured.binary_loss
+            ),
             parameters={"suppressed": measured.n_suppressed, **counted_parameters(job)},
             layout=counted_layout(job, rows.view),
         )

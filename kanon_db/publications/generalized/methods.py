@@ -22,6 +22,7 @@ def optimal(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Metho
         data,
         request.k,
         formulation=request.options.formulation,
+        loss=request.options.loss,
         pulse=pulse.until(2 / 3),
     )
     return MethodResult(found.class_of_record, found.proof)
@@ -32,7 +33,7 @@ def split_carry(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> M
     options = request.options
     found = generalization.split_carry(
         data, request.k, s=options.s, carry=options.carry, bubble=options.bubble,
-        sorting=options.sorting, pulse=pulse,
+        sorting=options.sorting, loss=options.loss, pulse=pulse,
     )  # fmt: skip
     return MethodResult(found.class_of_record)
 

@@ -97,6 +97,18 @@ class GeneralizedOptions:
         default="strict",
         methods=("mondrian",),
     )
+    loss: Literal["ncp", "binary"] = parameter(
+        choice(
+            "loss",
+            ncp="a set of c of the n values of an attribute loses (c - 1) / (n - 1)",
+            binary="as if each value were an attribute of its own: c / n from two values on; not"
+            " refined",
+        ),
+        "What a search lowers where values form sets.",
+        default="ncp",
+        methods=("optimal", "split_carry"),
+        is_strict=True,
+    )
     formulation: Literal["set_partition", "paper"] = parameter(
         choice(
             "formulation",

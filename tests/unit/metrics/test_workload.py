@@ -188,7 +188,7 @@ def test_measures_of_classes_and_suppressed_records() -> None:
     assert measured.gcp == pytest.approx(8 / 12)
     assert measured.weighted_loss == pytest.approx(2 * 4.5 + 3.5)
     assert measured.ob_gcp == pytest.approx(4.5 + 5 / 3 + 1)
-    assert measured.binary_loss == pytest.approx(4.5 + 5 * 2 / 3 + 1)
+    assert measured.binary_loss == pytest.approx(2 * 4.5 + 5 * 2 / 3 + 1)
 
 
 def test_all_suppressed_and_empty() -> None:
