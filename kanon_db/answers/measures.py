@@ -11,6 +11,7 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.answers._distribution import derive_answers, is_derived
 from kanon_db.answers.buckets.bucket_evidence import answer_in_buckets
+from kanon_db.answers.buckets.tallies import SumsByGroup
 from kanon_db.answers.calculations import CANCELLED
 from kanon_db.answers.likelihoods import MOST_GROUPED, find_grouped_ranges
 from kanon_db.answers.rows.coded_rows import (
@@ -22,7 +23,7 @@ from kanon_db.answers.rows.coded_rows import (
 )
 from kanon_db.answers.rows.evidence import KnownTypes, is_unknown
 from kanon_db.answers.scope import OpenQuery
-from kanon_db.query import expressions as ex
+from kanon_db.answers.value_ranks import ExactValues
 from kanon_db.query.expressions import (
     DERIVED,
     Aggregate,
@@ -37,17 +38,8 @@ from kanon_db.query.formulas import (
     empty,
     rounding,
 )
-from kanon_db.query.layout import BucketLayout, CellLayout, Side, condition_on, parts_of
-from kanon_db.query.sql import (
-    ANSWER,
-    Request,
-    Select,
-    Writer,
-    join_relations,
-    number_columns,
-    speller,
-    write,
-)
+from kanon_db.query.layout import CellLayout
+from kanon_db.query.sql import Request
 
 # From the likelihoods of types of records to the answer for each group.
 #
@@ -357,6 +349,29 @@ def count_types(opened: OpenQuery, request: Request, layout: CellLayout) -> Answ
     return from_types(opened, request, layout, answered)
 
 
+def order_types(opened: OpenQuery, request: Request, layout: CellLayout) -> Answers:
+    """Answer an aggregate that follows from the values that types of records have for certain."""
+    names, measure = [key.name for key in opened.query.keys], request.aggregate
+
+    def answer(types: KnownTypes) -> Answers:
+        counter = TypeCounter(types, opened.session.heartbeat)
+        values = ExactValues(counter.distinct_numbers, SumsByGroup(1))
+        for codes, n in types.all():
+            for chunk in counter.spread(codes, n):
+                rank = np.searchsorted(values.values, chunk.x)
+                values.add(chunk.group[chunk.pair], rank, chunk.expected)
+                opened.session.heartbeat()
+            if values.n_bytes > opened.limits.kept:
+                raise opened.too_much()
+        answers: Answers = {} if names else {"{}": ((), empty(measure))}
+        for group, answer in values.aggregates(measure):
+            ranks, texts = counter.values(group)
+            answers[key_of_values(names, texts)] = ranks, answer
+        return answers
+
+    return from_types(opened, request, layout, answer, lists_values=True)
+
+
 def refuse_continuous_groups(query: Query, layout: CellLayout) -> None:
     """Refuse to group by a column of continuous ranges, whose values cannot be listed.
 
@@ -434,90 +449,16 @@ def _answer_plain(
     # Raises UnsupportedQueryError when the answers to all `n_asked` aggregates would be too many,
     # or their keys too long.
     most = opened.limits.n_answers // n_asked
-    answers = {
-        one: _ask_exactly(opened, one, most) for one in aggregates if one.function in DERIVED
-    }
-    counted = [one for one in aggregates if one not in answers]
+    answers: dict[Aggregate, Answers] = {}
     if isinstance(opened.layout, CellLayout):
-        for one in counted:
+        for one in aggregates:
             request = Request(opened.query, one, opened.lookups, most=most + 1)
-            answers[one] = count_types(opened, request, opened.layout)
-    elif counted:
-        groups = answer_in_buckets(opened, counted)
+            ask = order_types if one.function in DERIVED else count_types
+            answers[one] = ask(opened, request, opened.layout)
+    elif aggregates:
+        groups = answer_in_buckets(opened, aggregates)
         if len(groups) > most:
             raise opened.limits.too_many()
-        for place, one in enumerate(counted):
+        for place, one in enumerate(aggregates):
             answers[one] = {group.key: (group.ranks, group.estimates[place]) for group in groups}
     return answers
-
-
-def _ask_exactly(opened: OpenQuery, aggregate: Aggregate, most: int) -> Answers:
-    """Have the server order, or tell apart, values that are published as they are."""
-    request = Request(opened.query, aggregate, opened.lookups, most=most + 1)
-    written = ExactWriter(request, opened.layout, opened.plan(aggregate).only_side).statement()
-    names = [f"rank_{i}" for i in range(len(opened.query.keys))]
-    text, limits = written.text, opened.limits
-    if names:
-        size = "sum(octet_length(a.group_key)) OVER (ROWS UNBOUNDED PRECEDING)"
-        text = f"SELECT a.*, {size} <= {limits.text} AS fits FROM (\n{text}\n) AS a"
-    answers: Answers = {}
-    for row in opened.fetch(text, *written.bound):
-        if names and (len(answers) == most or not row["fits"]):
-            raise limits.too_many()
-        answer = (row["estimate"], row["std_error"], row["lower_bound"], row["upper_bound"])
-        ranks = tuple(row[name] for name in names)
-        answers[row["group_key"] if names else "{}"] = (ranks, Estimated(*answer))
-    return answers
-
-
-class ExactWriter(Writer):
-    """Writes an aggregate over one relation, where all of it is published as it is."""
-
-    # The statement returns ``estimate, std_error, lower_bound, upper_bound``; for a query with
-    # GROUP BY a row for each group, with ``group_key`` (JSON) and ``rank_0 …``, the places of the
-    # group's values in their order, before them.
-
-    def __init__(self, request: Request, layout: BucketLayout | CellLayout, side: Side) -> None:
-        super().__init__(request)
-        self._aggregate = request.aggregate
-        self._chosen = condition_on(request.query, request.aggregate)
-        self._alias, self._more = "c", list[str]()
-        if isinstance(layout, CellLayout):
-            self._relation = layout.view.view
-        elif side == 1:
-            self._relation, self._alias = layout.tables.sat, "s"
-            if request.aggregate.function in ("disc", "cont"):
-                self._more = [f"CROSS JOIN generate_series(1, s.{layout.tables.count})"]
-        else:
-            self._relation, self._alias = layout.tables.qit, "q"
-        self._aggregate_all()
-
-    def _aggregate_all(self) -> None:
-        parts = [self._chosen, self._aggregate.operand, *self.keys.values()]
-        source = [*join_relations(self._relation, self._alias, parts, self.lookups), *self._more]
-        keys = {name: self._write(key) for name, key in self.keys.items()}
-        where = [self._write(part) for part in parts_of(self._chosen)]
-        self.steps.add(
-            "counted",
-            "All of it is published as it is: the answer is exact.",
-            Select({**keys, "n": self._value()}, source, where, number_columns(len(keys))),
-        )
-        error = "CASE WHEN n IS NOT NULL THEN 0::float8 END"
-        answer = dict(zip(ANSWER, ("n::float8", error, "n", "n"), strict=True))
-        self.step("answers", "An exact number is its own bounds.", answer)
-
-    def _write(self, expression: ex.Expression) -> str:
-        return write(expression, speller(self._alias), self.constants)
-
-    def _value(self) -> str:
-        operand = self._aggregate.operand
-        if operand is None:
-            raise TypeError("these aggregates have an operand")
-        x, share = self._write(operand), self._aggregate.share
-        match self._aggregate.function:
-            case "distinct":
-                return f"count(DISTINCT {x})"
-            case "min" | "max" as function:
-                return f"{function}({x})::float8"
-            case function:
-                return f"(percentile_{function}({share!r}) WITHIN GROUP (ORDER BY {x}))::float8"

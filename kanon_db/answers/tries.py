@@ -27,7 +27,8 @@ TRUE: Final = 2
 MOST_TEXT: Final = 8_000_000
 """Bytes of the values of a key."""
 
-_NUMBER: Final = [("is_null", "?"), ("is_odd", "?"), ("x", ">f8")]
+_NULL: Final = 0x7FF8000000000001
+"""The bits that stand for NULL among numbers: another NaN than PostgreSQL's."""
 
 
 class Domain(Protocol):
@@ -75,11 +76,14 @@ class Combinations:
         return [met, *(f"JOIN {sql} AS d{k} ON d{k}.i = met.j{k}" for k, sql in enumerate(written))]
 
     @property
-    def order(self) -> str:
-        """Write what their order follows."""
+    def number(self) -> str:
+        """Write the number of each."""
         if self.numbers is not None:
             return "met.o"
-        return " , ".join(f"d{k}.i" for k in range(len(self.domains))) or "1"
+        number = "0::int8"
+        for k, domain in enumerate(self.domains.values()):
+            number = f"d{k}.i::int8" if k == 0 else f"({number} * {domain.n} + d{k}.i)"
+        return number
 
 
 class Ranked(NamedTuple):
@@ -107,7 +111,7 @@ class AxisCut(NamedTuple):
 class Probe:
     """What is asked, and then the answer."""
 
-    what: OneOf["truth", "number", "key", "cut"]
+    what: OneOf["truth", "number", "rank", "key", "cut"]
     expression: ex.Expression
     of: Combinations
     text: str = ""  # Of a key: SQL of the text of a value ``k.v``
@@ -135,6 +139,10 @@ class Tries(ABC):
     def want_number(self, expression: ex.Expression, of: Combinations) -> Callable[[], FloatArray]:
         """Ask for the number of each; NaN for NULL, and infinite for what is not finite."""
         return self._want(Probe("number", expression, of))
+
+    def want_rank(self, expression: ex.Expression, of: Combinations) -> Callable[[], FloatArray]:
+        """Ask for the place of each value in their order; NaN for NULL."""
+        return self._want(Probe("rank", expression, of))
 
     def want_key(
         self, expression: ex.Expression, of: Combinations, text: str = "to_jsonb(k.v)::text"
@@ -185,7 +193,7 @@ class StatementTries(Tries):
         values = [f"{name} AS ({one.write(constants)})" for one, name in self._names.items()]
         groups: dict[int, list[Probe]] = {}
         for probe in wanted:
-            is_alone = probe.what in ("key", "cut")
+            is_alone = probe.what in ("rank", "key", "cut")
             groups.setdefault(id(probe if is_alone else probe.of), []).append(probe)
         relations = [
             f"(\n{self._write(own, constants)}\n) AS a{number}"
@@ -216,7 +224,9 @@ class StatementTries(Tries):
         columns = ", ".join(
             f"({write(probe.expression, spell, constants)}) AS x{n}" for n, probe in numbered
         )
-        each = f"SELECT {columns}, row_number() OVER (ORDER BY {of.order}) AS o FROM {source}"
+        each = f"SELECT {columns}, {of.number} AS o FROM {source}"
+        if group[0].what == "rank":
+            return _write_rank(numbered[0][0], each)
         if group[0].what == "key":
             return _write_key(*numbered[0], each)
         shown = ", ".join(
@@ -232,11 +242,18 @@ _ONE: Final = "(VALUES (1)) AS one"
 _WRITTEN: Final = {
     "truth": "string_agg(CASE {0} WHEN true THEN '2' WHEN false THEN '0' ELSE '1' END, ''"
     " ORDER BY d.o)",
-    "number": "string_agg(boolsend({0} IS NULL) || boolsend(coalesce({0}::float8 IN"
-    " ('NaN', 'Infinity', '-Infinity'), false)) || float8send(coalesce({0}::float8, 0)), ''::bytea"
+    "number": f"string_agg(coalesce(float8send({{0}}::float8), int8send({_NULL})), ''::bytea"
     " ORDER BY d.o)",
 }
 """How the answers are packed."""
+
+
+def _write_rank(n: int, each: str) -> str:
+    place = f"CASE WHEN num_nulls(e.x{n}) = 0 THEN dense_rank() OVER (ORDER BY e.x{n}) - 1 END"
+    return (
+        f"SELECT string_agg(int4send(coalesce(k.r, -1)::int4), ''::bytea ORDER BY k.o) AS a{n}"
+        f" FROM (SELECT e.o, {place} AS r FROM ({each}) AS e) AS k"
+    )
 
 
 def _write_key(n: int, probe: Probe, each: str) -> str:
@@ -319,10 +336,11 @@ def _read(probe: Probe, row: Row, n: int) -> Any:
         case "truth":
             return np.frombuffer((packed or "").encode(), np.uint8) - np.uint8(ord("0"))
         case "number":
-            read = np.frombuffer(packed or b"", np.dtype(_NUMBER))
-            numbers = read["x"].astype(np.float64)
-            numbers[read["is_odd"] & np.isnan(numbers)] = np.inf  # greater than all others
-            numbers[read["is_null"]] = np.nan
+            numbers = np.frombuffer(packed or b"", ">f8").astype(np.float64)
+            is_null = np.frombuffer(packed or b"", ">u8") == _NULL
+            numbers[np.isnan(numbers) & ~is_null] = np.inf  # greater than all others
             return numbers
     ranks = np.frombuffer(packed or b"", ">i4").astype(np.int64)
+    if probe.what == "rank":
+        return np.where(ranks < 0, np.nan, ranks)
     return Ranked(ranks, row[f"t{n}"] if ranks.size else [])

@@ -470,7 +470,7 @@ class _RowDrawing:
         return (
             f"CASE WHEN num_nulls({drawn}) > 0 THEN coalesce({shown}, '{ANYTHING}') = '{ANYTHING}'"
             f" ELSE ({shown}, {drawn}::text) IN (SELECT l.label, m.x::{column.type_name}::text"
-            f" FROM ({labels(literal).write()}) AS l JOIN jsonb_array_elements_text({literal} ->"
+            f" FROM ({labels(literal)}) AS l JOIN jsonb_array_elements_text({literal} ->"
             " 'values') WITH ORDINALITY AS m (x, i) ON m.i - 1 BETWEEN l.first AND l.last) END"
         )
 
@@ -641,8 +641,8 @@ class _RowDrawing:
 def _members_of_label(label: str, described: str) -> str:
     """Write the values of a label as an array."""
     return (
-        f"(SELECT {members_of(label, 'l', texts(described).write())} FROM (SELECT 1) AS one"
-        f" LEFT JOIN ({labels(described).write()}) AS l ON l.label = {label})"
+        f"(SELECT {members_of(label, 'l', texts(described))} FROM (SELECT 1) AS one"
+        f" LEFT JOIN ({labels(described)}) AS l ON l.label = {label})"
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kanon_db.query import expressions as ex
 from kanon_db.query.layout import ANYTHING, CellDescription
-from kanon_db.query.sql import Constants, Nested, Select
+from kanon_db.query.sql import Constants
 
 BEGINS: Final = 32
 
@@ -179,34 +179,25 @@ def on_axis(cell: CellDescription, sql: str) -> str:
 # the label of itself, and ``*`` that of anything, NULL too.
 
 
-def texts(described: str) -> Select:
+def texts(described: str) -> str:
     """Write all values as one array, ``texts``.
 
     `described`: SQL of the JSON, as jsonb.
     """
     values = f"jsonb_array_elements_text({described} -> 'values')"
-    return Select(
-        {"texts": "array_agg(t.v ORDER BY t.i)"}, [f"{values} WITH ORDINALITY AS t (v, i)"]
-    )
+    return f"SELECT array_agg(t.v ORDER BY t.i) AS texts FROM {values} WITH ORDINALITY AS t (v, i)"
 
 
-def labels(described: str) -> Select:
+def labels(described: str) -> str:
     """Write each ``label`` with the places of its ``first`` and its ``last`` value."""
     values = f"{described} -> 'values'"
-    listed = [
-        Select(
-            {"label": "e.x ->> 0", "first": "(e.x ->> 1)::int", "last": "(e.x ->> 2)::int"},
-            [f"jsonb_array_elements({described} -> 'labels') AS e (x)"],
-        ),
-        Select(
-            {"label": "t.v", "first": "t.i::int - 1", "last": "t.i::int - 1"},
-            [f"jsonb_array_elements_text({values}) WITH ORDINALITY AS t (v, i)"],
-        ),
-        Select(
-            {"label": f"'{ANYTHING}'", "first": "0", "last": f"jsonb_array_length({values}) - 1"}
-        ),
-    ]
-    return Select({name: f"l.{name}" for name in ("label", "first", "last")}, [Nested(listed, "l")])
+    return (
+        "SELECT e.x ->> 0 AS label, (e.x ->> 1)::int AS first, (e.x ->> 2)::int AS last"
+        f" FROM jsonb_array_elements({described} -> 'labels') AS e (x)"
+        " UNION ALL SELECT t.v, t.i::int - 1, t.i::int - 1"
+        f" FROM jsonb_array_elements_text({values}) WITH ORDINALITY AS t (v, i)"
+        f" UNION ALL SELECT '{ANYTHING}', 0, jsonb_array_length({values}) - 1"
+    )
 
 
 def members_of(label: str, alias: str, texts_sql: str) -> str:

@@ -1,17 +1,15 @@
-"""Writes expressions, conditions and joins as SQL, and statements in named steps."""
+"""Writes expressions, conditions and joins as SQL."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import (
-    TEXT,
     Aggregate,
     Column,
-    Constant,
     Distinct,
     Expression,
     Query,
@@ -19,7 +17,7 @@ from kanon_db.query.expressions import (
     columns,
     refusal,
 )
-from kanon_db.query.layout import Lookup, condition_of
+from kanon_db.query.layout import Lookup
 
 # Writing checked expressions as SQL.
 #
@@ -29,13 +27,6 @@ from kanon_db.query.layout import Lookup, condition_of
 
 Spelling = Callable[[ex.Column], str]
 """Writes a column with the alias of its relation."""
-
-
-class Statement(NamedTuple):
-    """SQL with the values of ``$1`` and so on, each a text or an array of texts."""
-
-    text: str
-    bound: tuple[str | list[str], ...]
 
 
 class Constants:
@@ -194,111 +185,6 @@ def _schema(operand: ex.Expression) -> str | None:
     return operand.type.operator_schema if isinstance(operand, ex.Column | ex.Constant) else None
 
 
-# Statements in named steps, laid out for a person: one clause a line, a comment for each step.
-#
-# Nested text is written at its depth, never indented afterwards: a name or a constant in it may
-# span lines.
-
-
-_WIDTH = 88
-"""The most characters of a list that stays on one line."""
-
-
-@dataclass(frozen=True, slots=True)
-class Nested:
-    """A subquery in FROM: ``join (selects) AS alias``."""
-
-    selects: Sequence[Select]
-    alias: str
-    join: str = ""
-
-    def write(self, depth: int) -> str:
-        """Write the subquery at a depth."""
-        join = f"{self.join} " if self.join else ""
-        inner = _union(self.selects, depth + 1)
-        return f"{join}({_line(depth + 1)}{inner}{_line(depth)}) AS {self.alias}"
-
-
-@dataclass(frozen=True, slots=True)
-class Select:
-    """One SELECT."""
-
-    columns: Mapping[str, str]  # Their names, with SQL
-    # A relation and what is joined to it; nothing for a row of constants
-    source: Sequence[str | Nested] = ()
-    where: Sequence[str] = ()  # Conditions, joined by AND
-    group: Sequence[str] = ()
-    having: str = ""
-    limit: int | None = None  # The most rows
-
-    def write(self, depth: int = 0) -> str:
-        """Write the SELECT, all but its first line at a depth."""
-        line = _line(depth)
-        columns = [sql if sql == name else f"{sql} AS {name}" for name, sql in self.columns.items()]
-        text = f"SELECT{_list(columns, depth)}"
-        for number, item in enumerate(self.source):
-            written = item if isinstance(item, str) else item.write(depth)
-            text += f"{line}{written}" if number else f"{line}FROM {written}"
-        if self.where:
-            text += f"{line}WHERE {f'{_line(depth + 1)}AND '.join(self.where)}"
-        if self.group:
-            text += f"{line}GROUP BY {', '.join(self.group)}"
-        if self.having:
-            text += f"{line}HAVING {self.having}"
-        if self.limit is not None:
-            text += f"{line}LIMIT {self.limit}"
-        return text
-
-
-class Steps:
-    """The steps of a statement, in their order; the last one gives its rows."""
-
-    def __init__(self) -> None:
-        self._steps: list[tuple[str, str, Sequence[Select]]] = []
-
-    @property
-    def last(self) -> str:
-        """The name of the last step."""
-        return self._steps[-1][0]
-
-    def has(self, name: str) -> bool:
-        """Whether there is a step of this name."""
-        return any(name == step for step, *_ in self._steps)
-
-    def add(self, name: str, comment: str, *selects: Select) -> None:
-        """Add a step: a SELECT, or several, joined by UNION ALL.
-
-        `comment`: what the step does, without any text of the query.
-        """
-        # `selects`: each names in FROM the steps that it reads.
-        self._steps.append((name, comment, selects))
-
-    def write(self) -> str:
-        """Write the statement."""
-        *before, (_, comment, selects) = self._steps
-        written = [
-            f"-- {what}\n{name} AS ({_line(1)}{_union(inner, 1)}\n)" for name, what, inner in before
-        ]
-        beginning = "WITH\n" + ",\n".join(written) + "\n" if written else ""
-        return f"{beginning}-- {comment}\n{_union(selects, 0)}"
-
-
-def _union(selects: Sequence[Select], depth: int) -> str:
-    line = _line(depth)
-    return f"{line}UNION ALL{line}".join([select.write(depth) for select in selects])
-
-
-def _list(items: Sequence[str], depth: int) -> str:
-    if sum(map(len, items)) + 2 * len(items) <= _WIDTH:
-        return f" {', '.join(items)}"
-    line = _line(depth + 1)
-    return f"{line}{f',{line}'.join(items)}"
-
-
-def _line(depth: int) -> str:
-    return "\n" + "  " * depth
-
-
 def speller(alias: str) -> Spelling:
     """Qualify the publication's columns with an alias, lookup columns with their table's."""
 
@@ -406,20 +292,6 @@ def require_few(n_leaves: int, n_vague: int = 0) -> None:
         )
 
 
-ANSWER = ("estimate", "std_error", "lower_bound", "upper_bound")
-
-
-def same(*names: str) -> dict[str, str]:
-    """Return columns that keep their names."""
-    return {name: name for name in names}
-
-
-def over(keys: Iterable[str]) -> str:
-    """Write the window of each group's rows; of all rows, if there are no keys."""
-    by = ", ".join(keys)
-    return f"OVER ({f'PARTITION BY {by}' if by else ''})"
-
-
 def number_columns(n: int) -> list[str]:
     """Return the numbers of a SELECT's first n columns, for GROUP BY.
 
@@ -436,57 +308,3 @@ class Request:
     aggregate: Aggregate
     lookups: Sequence[Lookup] = ()
     most: int | None = None  # How many groups to answer at most, before they are put in order
-
-
-class Writer:
-    """Collects the steps of one statement; ``k0 …`` are the group's values throughout."""
-
-    def __init__(self, request: Request) -> None:
-        query, aggregate = request.query, request.aggregate
-        self.steps = Steps()
-        self.constants = Constants()
-        self.lookups = request.lookups
-        self.function = aggregate.function
-        self.weighed = None if aggregate.function in ("count", "distinct") else aggregate.operand
-        self.condition = condition_of(query, aggregate)
-        self.keys = {f"k{i}": key.expression for i, key in enumerate(query.keys)}
-        self.query = query
-        self._most = request.most
-
-    def step(
-        self,
-        name: str,
-        comment: str,
-        columns: dict[str, str],
-        *source: str | Nested,
-        where: Sequence[str] = (),
-        group: Sequence[str] | None = None,
-        having: str = "",
-    ) -> None:
-        """Add a step that keeps the group's values.
-
-        `source`: what it reads; by default, the step before.
-        """
-        # `group`: what rows are put together by, beside the group's values; by default, they are
-        # not.
-        kept = {} if "*" in columns else same(*self.keys)
-        by = [] if group is None else [*self.keys, *group]
-        read = source or [self.steps.last]
-        self.steps.add(name, comment, Select({**kept, **columns}, read, where, by, having))
-
-    def statement(self) -> Statement:
-        """Write the steps so far; each group with its key as JSON and its values' places."""
-        if self.keys:
-            names = (self.constants.write(Constant(key.name, TEXT)) for key in self.query.keys)
-            named = ", ".join(f"{name}, {key}" for name, key in zip(names, self.keys, strict=True))
-            ranks = {
-                f"rank_{i}": f"dense_rank() OVER (ORDER BY {key})"
-                for i, key in enumerate(self.keys)
-            }
-            columns = {"group_key": f"jsonb_build_object({named})::text", **ranks, **same(*ANSWER)}
-            comment = "Each group's values as JSON, and their places in their order."
-            source: str | Nested = self.steps.last
-            if self._most is not None:
-                source = Nested([Select(same("*"), [source], limit=self._most)], "some_groups")
-            self.steps.add("groups", comment, Select(columns, [source]))
-        return Statement(self.steps.write(), self.constants.bound)

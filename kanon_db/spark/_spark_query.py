@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import operator
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -35,7 +34,6 @@ from kanon_db.errors import ServerError, UnsupportedQueryError
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Type, refusal
 from kanon_db.query.sql import Constants, write
-from kanon_db.session.protocol import Row, Value
 from kanon_db.spark._tables import PublishedTables
 from kanon_db.spark.environment import failures_as_errors, quiet
 
@@ -67,21 +65,6 @@ class SparkQuery(OpenQuery):
     def n_absent(self, column: ex.Column, constants: Sequence[ex.Constant]) -> int:  # noqa: ARG002
         """Count nothing: the files would be read once more."""
         return 0
-
-    def fetch(self, statement: str, *values: Value) -> list[Row]:
-        """Run a statement of this query; keys of groups are written as PostgreSQL does."""
-        with self._own_words():
-            rows = self.session.fetch(statement, *values)
-        return [
-            {**row, "group_key": group_key(row["group_key"])} if "group_key" in row else row
-            for row in rows
-        ]
-
-    def stream(self, n: int, statement: str, *values: Value) -> Iterator[Row]:
-        """Run a statement of this query; keys are written as PostgreSQL does."""
-        for row in super().stream(n, statement, *values):
-            keys = [name for name in row if _VALUE_OF_KEY.fullmatch(name)]
-            yield {**row, **{name: value_of_key(row[name]) for name in keys}}
 
     def key(self, values: GroupValues) -> str:
         """Write a group's key as PostgreSQL does."""
@@ -116,9 +99,6 @@ _ARITHMETIC: Final = (
 )  # fmt: skip
 _FAILED: Final = ("FAILED_READ_FILE", "INTERNAL_ERROR", "CONNECT", "JOB_CANCELLED")
 """Conditions of Spark that say nothing about the query."""
-
-
-_VALUE_OF_KEY: Final = re.compile(r"j\d+")
 
 
 def group_key(text: str) -> str:
@@ -239,6 +219,7 @@ _TRIED_VALUES: Final = "tried"
 _CALCULATED: Final = {
     "truth": {"t": "({} IS TRUE)", "f": "({} IS FALSE)"},
     "number": {"x": "({})::float8"},
+    "rank": {"k": "{}"},
     "key": {"k": "{}", "j": "jsonb_build_object('k', {})::text"},
 }
 """What Spark calculates of each expression."""
@@ -257,18 +238,24 @@ def _read_numbers(column: pa.Array) -> FloatArray:
     return numbers
 
 
-def _read_keys(key: pa.Array, texts: pa.Array) -> Ranked:
+def _read_ranks(key: pa.Array) -> FloatArray:
     import pyarrow.compute as pc
 
     distinct = pc.unique(key)
     ordered = distinct.take(pc.sort_indices(distinct))  # NULL last
-    ranks = np.asarray(pc.index_in(key, value_set=ordered).to_numpy(), dtype=np.int64)
+    ranks = np.asarray(pc.index_in(key, value_set=ordered).to_numpy(), dtype=np.float64)
+    return np.where(key.is_valid().to_numpy(zero_copy_only=False), ranks, np.nan)
+
+
+def _read_keys(key: pa.Array, texts: pa.Array) -> Ranked:
+    numbers = _read_ranks(key)
+    ranks = np.nan_to_num(numbers, nan=np.nanmax(numbers, initial=-1) + 1).astype(np.int64)
     _, first = np.unique(ranks, return_index=True)
     return Ranked(ranks, [value_of_key(text) for text in texts.take(first).to_pylist()])
 
 
 _READ: Final[dict[str, Callable[..., Any]]] = {
-    "truth": _read_truth, "number": _read_numbers, "key": _read_keys
+    "truth": _read_truth, "number": _read_numbers, "rank": _read_ranks, "key": _read_keys
 }  # fmt: skip
 
 

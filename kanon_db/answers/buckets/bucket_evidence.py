@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any, Final
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import FloatArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
 from kanon_db.answers.buckets.bucket_totals import (
     BucketCounter,
     BucketTotals,
@@ -20,13 +20,25 @@ from kanon_db.answers.buckets.bucket_totals import (
 )
 from kanon_db.answers.buckets.dependence import Doubt, HiddenParts, PairSums, judge_pairs
 from kanon_db.answers.buckets.learned_weights import ChosenValues, RecordWeights, find_needed_values
-from kanon_db.answers.buckets.ranked_counts import Judge, RankedCounts, RankedSums
-from kanon_db.answers.buckets.slots import LARGEST, Grouping, Slots, guard
+from kanon_db.answers.buckets.ranked_counts import CountedPair, Judge, RankedCounts, RankedSums
+from kanon_db.answers.buckets.slots import (
+    LARGEST,
+    Grouping,
+    Outcomes,
+    Slots,
+    ValueOutcomes,
+    combine_codes,
+    guard,
+    leaves_of,
+    may_fail,
+)
 from kanon_db.answers.buckets.tallies import Margins, PairsOfGroups, SumsByGroup, Tally
-from kanon_db.answers.buckets.value_tries import ValueTries
 from kanon_db.answers.plan import Plan
 from kanon_db.answers.scope import OpenQuery
-from kanon_db.publications.codes import Chunk, Store
+from kanon_db.answers.tries import ColumnValues, Combinations, Domain, Ranked, Tries
+from kanon_db.answers.value_ranks import ExactValues
+from kanon_db.publications.codes import Chunk, Store, StoredColumn
+from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Aggregate
 from kanon_db.query.formulas import (
     NOTHING,
@@ -47,6 +59,12 @@ _EVERYBODY: Final = Aggregate("count", None)
 
 _MOST_PLACES: Final = 1 << 16
 """Combinations of keys of one side that have a place each, whether they occur or not."""
+
+MOST_CROSSED: Final = 1 << 20
+"""Combinations of values that are tried whether they occur or not."""
+
+_MOST_MARKED: Final = 1 << 24
+"""Combinations of values that have a place each in an array."""
 
 _TRIED: Final = 16
 """Groups of one side that are looked at, for each answer."""
@@ -130,7 +148,9 @@ class BucketEvidence:
         for plan in plans:
             for condition in (plan.records, plan.values, *plan.pairs):
                 tries.want_truth(condition)
-            if plan.number is not None:
+            if plan.measure.function == "distinct" and plan.measure.operand is not None:
+                tries.want("rank", plan.measure.operand)
+            elif plan.number is not None:
                 tries.want("number", plan.number)
             if plan.shape == "pairs":
                 self._require_room()
@@ -184,7 +204,7 @@ class BucketEvidence:
         records, values = self._groupings
         n_groups = records.n, values.n
         weights, ranked, n_of_records = None, None, records.n
-        if plan.ranked is not None:
+        if plan.ranked is not None and plan.shape != "exact":
             side = plan.side(plan.ranked)
             n_ranks = max(self._outcomes.number(plan.ranked).distinct.size, 1)
             if n_groups[0] * n_groups[1] * n_ranks > LARGEST:
@@ -228,23 +248,17 @@ class BucketEvidence:
 
     def _exact(self, plan: Plan, totals: BucketTotals) -> Answers:
         sums = totals.sums
-        if plan.summed is None:
+        if plan.measure.function == "count":
             if not plan.keys:
                 return {(): _exactly(float(sums.totals.sum()))}
             return {
                 self._ranks(plan, group): _exactly(n)
                 for group, n in zip(sums.group.tolist(), sums.totals[0].tolist(), strict=True)
             }
-        outcomes = self._outcomes.number(plan.summed)
-        x_of, is_average = np.unique(outcomes.answers), plan.measure.function == "avg"
-        groups, ranks = np.divmod(sums.group, outcomes.answers.size + 1)
-        answers: dict[tuple[int, ...], Estimated] = {} if plan.keys else {(): NOTHING}
-        for group in np.unique(groups).tolist():
-            here = groups == group
-            x, n = x_of[ranks[here]], sums.totals[0, here]
-            is_number = ~np.isnan(x)
-            own = _sum_exactly(x[is_number], n[is_number], is_average=is_average)
-            answers[self._ranks(plan, group) if plan.keys else ()] = own
+        answers: dict[tuple[int, ...], Estimated] = {} if plan.keys else {(): empty(plan.measure)}
+        values = ExactValues(self._outcomes.of_operand(plan.measure).distinct, sums)
+        for group, answer in values.aggregates(plan.measure):
+            answers[self._ranks(plan, group) if plan.keys else ()] = answer
         return answers
 
     def _counts(
@@ -256,7 +270,13 @@ class BucketEvidence:
         if chosen is not None and (weights := self._weights(totals)) is not None:
             by_weights = [weights.count(values, by_others=by_others) for values in chosen]
         margins = totals.margins.of_pairs(groups.number)
-        judge = self._judge_counts(plan, groups, margins, by_weights.__getitem__)
+
+        def weigh(at: int) -> float | None:
+            g, h = divmod(int(groups.number[at]), self._groupings[1].n)
+            own = by_weights[h]
+            return None if own is None else own[g]
+
+        judge = self._judge_counts(plan, groups, margins, weigh)
         answers: dict[tuple[int, ...], Estimated] = {}
         for at, (number, upper) in enumerate(zip(groups.number, groups.upper, strict=True)):
             if plan.keys and not upper:
@@ -270,22 +290,13 @@ class BucketEvidence:
     def _judge_counts(
         self,
         plan: Plan,
-        groups: PairsOfGroups,
+        pairs: PairsOfGroups,
         margins: PairSums,
-        by_weights: Callable[[int], FloatArray | None],
+        weigh: Callable[[int], float | None],
     ) -> Callable[[int], Estimated]:
-        """Judge counts of pairs of groups.
-
-        `by_weights`: what weights say of each group of records, for a group of values.
-        """
-        hidden = self._hide(plan, margins, groups.estimate)
-
-        def judge(at: int) -> Estimated:
-            g, h = divmod(int(groups.number[at]), self._groupings[1].n)
-            own = by_weights(h)
-            return self._judge(groups.pairs(at), hidden.at(at), None if own is None else own[g])
-
-        return judge
+        """Judge counts of pairs of groups; `weigh`: what weights say of one of them."""
+        hidden = self._hide(plan, margins, pairs.estimate)
+        return lambda at: self._judge(pairs.pairs(at), hidden.at(at), weigh(at))
 
     def _judge_ranks(
         self,
@@ -296,30 +307,48 @@ class BucketEvidence:
     ) -> Judge:
         """Judge counts of some ranks, of which these are the values."""
         if plan.shape == "pairs":
-            return lambda groups, _margins, _ranks: (
-                lambda at: self._judge_mixed(plan, groups.pairs(at), totals)
+            return lambda counted, _: (
+                lambda at: self._judge_mixed(plan, counted[0].pairs(at), totals)
             )
         weights = self._weights(totals)
 
-        def judge(groups: PairsOfGroups, margins: PairSums, ranks: range) -> Any:
-            @cache
-            def by_weights(h: int) -> FloatArray | None:
-                if weights is None or chosen is None or not ranks:
-                    return None
-                are_chosen, x = chosen[h]
-                if x is not None and places.size:
-                    first, last = places[ranks[0]], places[ranks[-1]]
-                    are_chosen = are_chosen & (first <= x) & (x <= last)
-                own = weights.count(ChosenValues(are_chosen, None), by_others=False)
-                if own is None or x is not None:
-                    return own
-                of_ranks = own.reshape(self._groupings[0].n, -1)[:, ranks.start : ranks.stop]
-                summed: FloatArray = of_ranks.sum(axis=1)
-                return summed
-
-            return self._judge_counts(plan, groups, margins, by_weights)
+        def judge(counted: CountedPair, ranks: Sequence[range]) -> Callable[[int], Estimated]:
+            pairs, margins = counted
+            weigh = self._weigh_ranks(int(pairs.number[0]), weights, chosen, places)
+            return self._judge_counts(plan, pairs, margins, lambda at: weigh(ranks[at]))
 
         return judge
+
+    def _weigh_ranks(
+        self,
+        number: int,
+        weights: RecordWeights | None,
+        chosen: list[ChosenValues] | None,
+        places: FloatArray,
+    ) -> Callable[[range], float | None]:
+        """Count the records of a pair of groups that have some ranks by their weights."""
+        if weights is None or chosen is None:
+            return lambda _: None
+        g, h = divmod(number, self._groupings[1].n)
+        are_chosen, x = chosen[h]
+        if x is None:  # records are ordered: each of their ranks is a group
+            n_ranks = len(weights.n) // self._groupings[0].n
+            own = weights.of(slice(g * n_ranks, (g + 1) * n_ranks)).count(chosen[h])
+            upto = None if own is None else np.append(0.0, np.cumsum(own))
+            return lambda ranks: (
+                None if upto is None or not ranks else float(upto[ranks.stop] - upto[ranks.start])
+            )
+        of_group = weights.of(slice(g, g + 1))
+
+        def weigh(ranks: range) -> float | None:
+            if not ranks:
+                return None
+            first, last = places[ranks[0]], places[ranks[-1]]
+            are_inside = are_chosen & (first <= x) & (x <= last)
+            counted = of_group.count(ChosenValues(are_inside, None))
+            return None if counted is None else float(counted[0])
+
+        return weigh
 
     def _sums(self, plan: Plan, totals: BucketTotals, chosen: list[ChosenValues] | None) -> Answers:
         sums = totals.sums
@@ -432,17 +461,131 @@ def _exactly(n: float) -> Estimated:
     return Estimated(float(round(n)), 0.0, round(n), round(n))
 
 
-def _sum_exactly(x: FloatArray, n: FloatArray, *, is_average: bool) -> Estimated:
-    """Sum, or average, values that occur so many times."""
-    many = float(n.sum())
-    if not many:
-        return NOTHING
-    if not np.isfinite(x).all():
-        return Estimated(math.inf, 0.0, math.inf, math.inf)
-    # A product of a number of records and half of a value's digits is not rounded.
-    part, exponent = np.frexp(x)
-    high = np.ldexp(np.round(np.ldexp(part, 26)), exponent - 26)
-    total = math.fsum([*(n * high).tolist(), *(n * (x - high)).tolist()])
-    if is_average:
-        total /= many
-    return Estimated(total, 0.0, total, total)
+@dataclass(frozen=True)
+class Occurring:
+    """The combinations of codes that slots have, or pairs of slots if columns are on two sides."""
+
+    columns: Sequence[StoredColumn]
+    numbers: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def of(
+        self, chunk: Chunk, codes: Mapping[str, bytes], heartbeat: Callable[[], None]
+    ) -> Occurring:
+        """Find those of a chunk."""
+        own = {column.name: column for column in self.columns}
+        slots = Slots(ValueOutcomes(own, {}), chunk, codes, heartbeat)
+        sizes = [column.n_values for column in self.columns]
+        has = np.zeros(prod(sizes), np.bool_) if prod(sizes) <= _MOST_MARKED else None
+        numbers = self.numbers[:0]
+        for number in self._numbers(slots, sizes):
+            if has is None:
+                numbers = np.union1d(numbers, number)
+            else:
+                has[number] = True
+        return Occurring(self.columns, numbers if has is None else np.flatnonzero(has))
+
+    def __add__(self, other: Occurring) -> Occurring:
+        """Put those of two chunks together."""
+        return Occurring(self.columns, np.union1d(self.numbers, other.numbers))
+
+    def _numbers(self, slots: Slots, sizes: Sequence[int]) -> Iterator[AnyIntArray]:
+        if len({column.side for column in self.columns}) < 2:
+            yield combine_codes([slots.codes(column.name) for column in self.columns], sizes)
+            return
+        for run in slots.chunk.runs:
+            for here in run.some(run.bucket_size**2):
+                slots.heartbeat()
+                codes = [slots.along(slots.codes(c.name), run, here, c.side) for c in self.columns]
+                yield combine_codes(codes, sizes)
+
+
+@dataclass(eq=False)
+class ValueTries:
+    """Asks the server of the values of a store's columns."""
+
+    opened: OpenQuery
+    store: Store
+    _tries: Tries = field(init=False)
+    _wanted: dict[tuple[str, ex.Expression], tuple[Callable[[], Any], tuple[str, ...], Any]] = (
+        field(default_factory=dict)
+    )
+    _domains: dict[str, Domain] = field(default_factory=dict)
+    _combinations: dict[tuple[str, ...], tuple[Combinations, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._tries = self.opened.tries()
+
+    def columns(self, expression: ex.Expression | None) -> tuple[str, ...]:
+        """Return the columns that an expression depends on, in the order of the store."""
+        names = ex.attributes(expression)
+        return tuple(name for name in self.store.columns if name in names)
+
+    def want_truth(self, condition: ex.Expression | None) -> None:
+        """Ask for the truth of a condition's leaves."""
+        for leaf in leaves_of(condition):
+            self.want("truth", leaf)
+
+    def want(self, what: str, expression: ex.Expression) -> None:
+        """Ask for a ``truth``, ``number``, ``rank`` or ``key`` of each combination of values."""
+        if (what, expression) in self._wanted:
+            return
+        columns = self.columns(expression)
+        combinations, codes = self._combine(columns, may_fail(expression))
+        ask = {
+            "truth": self._tries.want_truth,
+            "number": self._tries.want_number,
+            "rank": self._tries.want_rank,
+            "key": self._tries.want_key,
+        }[what]
+        self._wanted[what, expression] = ask(expression, combinations), columns, codes
+
+    def ask(self) -> ValueOutcomes:
+        """Run the statement."""
+        self._tries.ask()
+        answers = {
+            wanted: self._place(answer(), columns, codes)
+            for wanted, (answer, columns, codes) in self._wanted.items()
+        }
+        return ValueOutcomes(self.store.columns, answers)
+
+    def _place(self, answers: Any, columns: tuple[str, ...], codes: IntArray | None) -> Outcomes:
+        texts: Sequence[str] = ()
+        if isinstance(answers, Ranked):
+            if answers.texts is None:
+                raise self.opened.limits.too_many()
+            answers, texts = answers.ranks, answers.texts
+        n = prod(self.store.columns[name].n_values for name in columns)
+        if codes is not None and n <= _MOST_MARKED:
+            # A place for each combination is found faster than one among those that were tried.
+            placed = np.zeros(n, answers.dtype)
+            placed[codes] = answers
+            answers, codes = placed, None
+        return Outcomes(columns, answers, codes, texts)
+
+    def _combine(self, columns: tuple[str, ...], is_unsafe: bool) -> tuple[Combinations, Any]:
+        domains = {name: self._domain(name) for name in columns}
+        n = prod(domain.n for domain in domains.values())
+        if len(columns) < 2 or (n <= MOST_CROSSED and not is_unsafe):
+            return Combinations(domains), None
+        if n > LARGEST:
+            raise self.opened.too_much()
+        if columns not in self._combinations:
+            codes = self._occurring(columns)
+            numbers = np.stack(np.unravel_index(codes, [d.n for d in domains.values()]), axis=1)
+            self._combinations[columns] = Combinations(domains, numbers), codes
+        return self._combinations[columns]
+
+    def _domain(self, name: str) -> Domain:
+        if name not in self._domains:
+            text = self.store.values(name)
+            self._domains[name] = ColumnValues(lambda _: text, self.store.columns[name].n_values)
+        return self._domains[name]
+
+    def _occurring(self, columns: tuple[str, ...]) -> IntArray:
+        """Return the numbers of the combinations that some slot has, or some pair of slots."""
+        met = Occurring([self.store.columns[name] for name in columns])
+        for part in self.store.each(columns, met):
+            met = met + part
+            if 64 * met.numbers.size > self.opened.limits.kept:
+                raise self.opened.too_much()
+        return met.numbers

@@ -23,6 +23,7 @@ from kanon_db.answers.buckets.tallies import (
     weigh_slots,
 )
 from kanon_db.answers.plan import Plan
+from kanon_db.answers.value_ranks import ExactValues
 from kanon_db.publications.codes import PAIRS_AT_ONCE, Chunk
 from kanon_db.query.expressions import Expression
 from kanon_db.query.formulas import Weighed, weigh_draws
@@ -180,18 +181,12 @@ class BucketCounter:
     ) -> AnyIntArray:
         """Return the group of each slot times the number of ranks, plus its rank."""
         n_places = self.groupings[ranked.side].n * ranked.n_ranks
-        ranks = self._values_of(plan)
+        ranks = self.outcomes.of_operand(plan.measure).ranked()
         place = slots.look_up(ranks, ranks.answers)
         if group is not None:
             place = group.astype(place.dtype) * ranked.n_ranks + place
         places: AnyIntArray = np.where(mask.view(np.bool_), place, n_places)
         return places.astype(np.min_scalar_type(n_places))
-
-    def _values_of(self, plan: Plan) -> Outcomes:
-        """Return the rank of each value of what is not only counted."""
-        if plan.measure.operand is None:
-            raise TypeError("nothing but records is counted")
-        return self.outcomes.number(plan.measure.operand).ranked()
 
     def _add_exact(self, plan: Plan, totals: BucketTotals, slots: Slots) -> None:
         """Count what is on one side, by group and by what is summed."""
@@ -199,7 +194,7 @@ class BucketCounter:
         mask = slots.where(plan.values if side else plan.records)
         grouping = self.groupings[side]
         group = grouping.of(slots, mask)
-        if plan.summed is None:
+        if plan.measure.function == "count":
             counts = (
                 np.array([np.count_nonzero(mask)])
                 if group is None
@@ -208,12 +203,11 @@ class BucketCounter:
             numbers = np.flatnonzero(counts)
             totals.sums.add(numbers, counts[numbers][np.newaxis].astype(np.float64))
             return
-        ranks = self._values_of(plan)
-        own = slots.look_up(ranks, ranks.answers)
-        number = own if group is None else group.astype(np.int64) * (ranks.answers.size + 1) + own
-        chosen = number[mask.view(np.bool_)]
-        numbers, counts = np.unique(chosen, return_counts=True)
-        totals.sums.add(numbers, counts[np.newaxis].astype(np.float64))
+        outcomes, is_met = self.outcomes.of_operand(plan.measure), mask.view(np.bool_)
+        values = ExactValues(outcomes.distinct, totals.sums)
+        ranks = outcomes.ranked().answers.astype(np.min_scalar_type(values.values.size))
+        rank = slots.look_up(outcomes, ranks)[is_met]
+        values.add(None if group is None else group[is_met], rank)
 
     def _count(
         self,
@@ -323,7 +317,7 @@ class BucketCounter:
         sums, ranked = totals.sums, totals.ranked
         number = None if plan.summed is None else self.outcomes.number(plan.summed)
         if ranked is not None:
-            number = self._values_of(plan)
+            number = self.outcomes.of_operand(plan.measure).ranked()
         keys = self.keys
         for run in slots.chunk.runs:
             size = run.bucket_size

@@ -41,7 +41,13 @@ class RecordWeights:
     x: FloatArray  # (n_groups,): the sum of x; 0 without
     x_of_values: FloatArray  # The same of x times the weights of each value
 
-    def count(self, values: ChosenValues, *, by_others: bool) -> FloatArray | None:
+    def of(self, groups: slice) -> RecordWeights:
+        """Return those of some groups."""
+        return RecordWeights(
+            self.n[groups], self.of_values[groups], self.x[groups], self.x_of_values[groups]
+        )
+
+    def count(self, values: ChosenValues, *, by_others: bool = False) -> FloatArray | None:
         """Count the records of each group that have some values; None where there are none."""
         return _add_up(self.n, self.of_values, values.are_chosen, by_others=by_others)
 

@@ -6,13 +6,11 @@ its counts: these change only at the ranks that the bucket has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
 from kanon_db.answers.buckets.dependence import PairSums, SideSums
@@ -23,7 +21,6 @@ from kanon_db.answers.buckets.tallies import (
     SumsByGroup,
     count_draws,
 )
-from kanon_db.query.expressions import ComparisonOperator
 from kanon_db.query.formulas import Estimated
 from kanon_db.query.layout import Side
 
@@ -123,97 +120,96 @@ class RankedSums:
         """The pairs of groups that have something."""
         return np.unique(self.pairs.group // self.n_ranks)
 
-    def between(self, numbers: IntArray, first: int, end: int) -> tuple[PairsOfGroups, PairSums]:
-        """Count what has a rank up to an end, or from one on: both cannot be in the middle."""
-        is_above = first > 0
-        half = slice(_KINDS, None) if is_above else slice(_KINDS)
-        pairs = PairsOfGroups(numbers, *self._of_pairs.between(numbers, first, end)[half])
-        g, h = np.divmod(numbers, self.n_groups[1])
-        own, other = (h, g) if self.side else (g, h)
-        n, *packed = self._of_own.between(own, first, end)
-        sides = [SideSums(n, n, packed[is_above]), self.other.of(other)]
-        if self.side:
-            sides.reverse()
-        return pairs, PairSums(sides[0], sides[1], self.n_records, self.n_buckets)
+    def of_pair(self, number: int) -> RanksOfPair:
+        """Add up what a pair of groups has below, and above, each boundary at which it changes."""
+        g, h = divmod(number, self.n_groups[1])
+        group, other = (h, g) if self.side else (g, h)
+        steps = [
+            _Steps.of(self.pairs, number, self.n_ranks),
+            _Steps.of(self.own, group, self.n_ranks),
+        ]
+        boundaries = np.unique(np.concatenate([[0], *(one.ranks + 1 for one in steps)]))
+        (upto, since), (margins, rest) = (one.on_both_sides(boundaries) for one in steps)
+        beside = self.other.of(np.full(boundaries.size, other))
 
-    @cached_property
-    def _of_pairs(self) -> RankSteps:
-        return RankSteps.of(self.pairs, self.n_ranks)
+        def put_together(pairs: FloatArray, n: FloatArray, packed: FloatArray) -> CountedPair:
+            sides = [SideSums(n, n, packed), beside]
+            if self.side:
+                sides.reverse()
+            numbers = np.full(boundaries.size, number)
+            return (
+                PairsOfGroups(numbers, *pairs),
+                PairSums(sides[0], sides[1], self.n_records, self.n_buckets),
+            )
 
-    @cached_property
-    def _of_own(self) -> RankSteps:
-        return RankSteps.of(self.own, self.n_ranks)
+        return RanksOfPair(
+            boundaries,
+            put_together(upto[:_KINDS], margins[0], margins[1]),
+            put_together(since[_KINDS:], rest[0], rest[2]),
+        )
 
 
-class RankSteps(NamedTuple):
-    """What was added up before each group and rank."""
+class _Steps(NamedTuple):
+    """How the sums of a group change from rank to rank."""
 
-    numbers: IntArray  # Groups times the number of ranks, and ranks, ascending
-    before: NDArray[np.longdouble]  # (n_kinds, n + 1): differences have to be as exact as sums
-    n_ranks: int
+    ranks: IntArray  # Those at which they change, ascending
+    changes: FloatArray  # (n_kinds, n_ranks)
 
     @classmethod
-    def of(cls, sums: SumsByGroup, n_ranks: int) -> RankSteps:
-        """Add up, in their order."""
-        padded = np.pad(sums.totals, ((0, 0), (1, 0)))
-        return cls(sums.group, np.cumsum(padded, axis=1, dtype=np.longdouble), n_ranks)
+    def of(cls, sums: SumsByGroup, group: int, n_ranks: int) -> _Steps:
+        first, end = np.searchsorted(sums.group, [group * n_ranks, (group + 1) * n_ranks])
+        return cls(sums.group[first:end] - group * n_ranks, sums.totals[:, first:end])
 
-    def between(self, groups: IntArray, first: int, end: int) -> FloatArray:
-        """Return what each group has from a rank on, before another: (n_kinds, n_groups)."""
-        start, stop = (
-            self.before[:, np.searchsorted(self.numbers, groups * self.n_ranks + rank)]
-            for rank in (first, end)
-        )
-        return (stop - start).astype(np.float64)
+    def on_both_sides(self, boundaries: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Add up the changes below boundaries, and above: (n_kinds, n_boundaries) each."""
+        # Differences have to be as exact as sums.
+        sums = np.cumsum(np.pad(self.changes, ((0, 0), (1, 0))), axis=1, dtype=np.longdouble)
+        below = sums[:, np.searchsorted(self.ranks, boundaries)]
+        return below.astype(np.float64), (sums[:, -1:] - below).astype(np.float64)
 
 
-Judge: TypeAlias = Callable[[PairsOfGroups, PairSums, range], Callable[[int], Estimated]]
-"""Judges, one by one, counts of some ranks."""
+CountedPair: TypeAlias = tuple[PairsOfGroups, PairSums]
+"""What buckets tell of some ranks of a pair of groups, and what both sides have."""
+
+
+class RanksOfPair(NamedTuple):
+    """What a pair of groups has on both sides of its boundaries, by order of value."""
+
+    boundaries: IntArray  # How many ranks are below each, ascending from 0
+    below: CountedPair
+    above: CountedPair
+
+
+Judge: TypeAlias = Callable[[CountedPair, Sequence[range]], Callable[[int], Estimated]]
+"""Judges, one by one, counts of some ranks of one pair of groups."""
 
 
 @dataclass(frozen=True)
 class RankedCounts:
-    """Counts the records of each group whose value lies below or above any number."""
+    """The records of each group by the order of their values."""
 
     sums: RankedSums
     places: FloatArray  # The values that there are, ascending
     keys: Mapping[str, int]  # The pair of groups of each key
     judge: Judge
 
-    def count(self, operator: ComparisonOperator, number: float) -> Mapping[str, Estimated]:
-        """Count the records of each group, by its key, whose value compares like that."""
-        is_above = operator in (">", ">=")
-        at = int(np.searchsorted(
-            self.places, number, "right" if operator in ("<=", ">") else "left"
-        ))  # fmt: skip
-        ranks = range(at, self.sums.n_ranks) if is_above else range(at)
-        return self._count(ranks)
-
-    def totals(self) -> Mapping[str, Estimated]:
-        """Count the records of each group that have a value."""
-        return self._count(range(self.sums.n_ranks))
-
-    def _count(self, ranks: range) -> Mapping[str, Estimated]:
-        numbers = np.array(list(self.keys.values()), np.int64)
-        pairs, margins = self.sums.between(numbers, ranks.start, ranks.stop)
-        return _JudgedCounts(self._at, self.judge(pairs, margins, ranks))
-
-    @cached_property
-    def _at(self) -> Mapping[str, int]:
-        return {key: at for at, key in enumerate(self.keys)}
+    def group(self, key: str) -> RankedPair:
+        """Return one of the groups."""
+        return RankedPair(self.places, self.sums.of_pair(self.keys[key]), self.judge)
 
 
-class _JudgedCounts(Mapping[str, Estimated]):
-    """Judges a count when somebody asks for it."""
+class RankedPair:
+    """One pair of groups; see :class:`~kanon_db.answers.value_ranks.RankedGroup`."""
 
-    def __init__(self, at: Mapping[str, int], judge: Callable[[int], Estimated]) -> None:
-        self._at, self._judge = at, judge
+    def __init__(self, places: FloatArray, ranks: RanksOfPair, judge: Judge) -> None:
+        self.places, self.boundaries = places, ranks.boundaries
+        below, above = ranks.below[0], ranks.above[0]
+        self.bounds = np.stack([below.lower, below.upper, above.lower, above.upper])
+        n, ends = places.size, ranks.boundaries.tolist()
+        self._below = judge(ranks.below, [range(end) for end in ends])
+        self._above = judge(ranks.above, [range(end, n) for end in ends])
 
-    def __getitem__(self, key: str) -> Estimated:
-        return self._judge(self._at[key])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._at)
-
-    def __len__(self) -> int:
-        return len(self._at)
+    def count(self, boundary: int, *, is_above: bool = False) -> Estimated:
+        """Count the records on one side of a boundary."""
+        at = int(np.searchsorted(self.boundaries, boundary, "right")) - 1
+        return self._above(at) if is_above else self._below(at)

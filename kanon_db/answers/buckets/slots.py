@@ -118,6 +118,16 @@ class ValueOutcomes:
         """Return the number of each combination; NaN for NULL."""
         return self._answers["number", expression]
 
+    def of_operand(self, measure: ex.Aggregate) -> Outcomes:
+        """Return the number of what an aggregate is of, or where values are only told apart, rank.
+
+        Either is NaN for NULL.
+        """
+        if measure.operand is None:
+            raise TypeError("nothing but records is counted")
+        what = "rank" if measure.function == "distinct" else "number"
+        return self._answers[what, measure.operand]
+
     def key(self, expression: ex.Expression) -> Outcomes:
         """Return the rank of each combination's value, with texts."""
         return self._answers["key", expression]

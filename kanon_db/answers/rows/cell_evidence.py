@@ -103,7 +103,8 @@ class CellEvidence:
         if summed is None:
             return None, None
         if summed.moments is None:
-            numbers = self._tries.want_number(summed.expression, self._combined(summed.values))
+            want = self._tries.want_rank if summed.is_ranked else self._tries.want_number
+            numbers = want(summed.expression, self._combined(summed.values))
         else:
             from kanon_db.answers.likelihoods import most_listed
 

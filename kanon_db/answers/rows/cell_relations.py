@@ -58,10 +58,10 @@ class CellRelations:
         if cell.labels is None:
             return written
         json = f"{constants.write(ex.Constant(cell.labels, TEXT))}::jsonb"
-        members = members_of("t.cell", "l", texts(json).write())
+        members = members_of("t.cell", "l", texts(json))
         return (
             f"SELECT t.number, {members} AS cell, t.records, t.hidden FROM ({written}) AS t"
-            f" LEFT JOIN ({labels(json).write()}) AS l ON l.label = t.cell"
+            f" LEFT JOIN ({labels(json)}) AS l ON l.label = t.cell"
         )
 
     def _cells_of_view(self, name: str, constants: Constants) -> str:

@@ -403,6 +403,14 @@ class TypeCounter:
         return len(self._groups)
 
     @property
+    def distinct_numbers(self) -> FloatArray:
+        """The numbers that what is listed of values has, ascending."""
+        if self._values is None:
+            raise TypeError("no values are listed")
+        numbers: FloatArray = np.unique(self._values)
+        return numbers[~np.isnan(numbers)]
+
+    @property
     def has_few_groups(self) -> bool:
         """Whether all combinations have numbers."""
         return self._groups.is_dense

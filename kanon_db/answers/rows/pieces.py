@@ -49,6 +49,7 @@ class Summed:
     """What is summed."""
 
     expression: ex.Expression
+    is_ranked: bool  # Whether its values are told apart by their order, and are no numbers
     moments: int | None  # The column whose cells alone decide on it
     values: tuple[int, ...]  # Otherwise, the columns whose values do
     own: int | None  # If it is one of these that is listed, itself
@@ -102,9 +103,8 @@ class _Divider:
         self._layout, self._lists_values = layout, lists_values
         self._condition = condition_of(query, aggregate)
         self._keys = [key.expression for key in query.keys]
-        self._weighed = None
-        if aggregate.function not in ("count", "distinct"):
-            self._weighed = aggregate.operand
+        self._function = aggregate.function
+        self._weighed = None if aggregate.function == "count" else aggregate.operand
         needed = [self._condition, *self._keys, self._weighed]
         names = {*also, *(name for part in needed for name in ex.attributes(part))}
         self._places = {
@@ -200,12 +200,12 @@ class _Divider:
 
     def _weigh(self, weighed: ex.Expression) -> Summed:
         if self._summed is not None:
-            return Summed(weighed, self._places[self._summed], (), None, [])
+            return Summed(weighed, False, self._places[self._summed], (), None, [])
         is_own = isinstance(weighed, ex.Column) and weighed.name in self._spread
         own = self._places[weighed.name] if is_own else None  # type: ignore[attr-defined]
         values, spread = self._mentioned(weighed), [self._places[name] for name in self._spread]
         open_ = [place for place in values if place in spread and own is None]
-        return Summed(weighed, None, values, own, open_)
+        return Summed(weighed, self._function == "distinct", None, values, own, open_)
 
     def _mentioned(self, expression: ex.Expression) -> tuple[int, ...]:
         names = ex.attributes(expression)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
@@ -20,7 +22,7 @@ from kanon_db.query.layout import CellLayout, condition_on, parts_of
 from kanon_db.query.sql import Request
 
 if TYPE_CHECKING:
-    from kanon_db.algorithms.ground.arrays import FloatArray
+    from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 
 MOST_SUMS: Final = 1_000_000
 """Groups times cells."""
@@ -29,6 +31,10 @@ _MOST_LISTED: Final = 200_000
 """Values that are listed of all cells together."""
 
 _FEWEST_LISTED: Final = 5
+_SHARE_BYTES: Final = 8
+_FEWEST_KEPT: Final = 16
+"""Boundaries whose shares are kept, at least."""
+
 _ENTRY_BYTES: Final = 256
 """Memory of a value that a cell may stand for, with its number of records."""
 _MOST_OF_A_CELL: Final = 1_000
@@ -67,27 +73,11 @@ class _Split:
 
 
 class ValueCounts:
-    """Counts the records of each group whose value lies below or above any number.
+    """The records of each group by the values of an expression.
 
-    Parameters
-    ----------
-    sums : CellSums
-    values : CellValues
-    types : KnownTypes
-    opened : OpenQuery
-    rarity : float
-        See :class:`~kanon_db.query.layout.CellLayout`.
-    n : ndarray of float, shape (n_cells,)
-        How many records have each cell.
-
-    Attributes
-    ----------
-    places : ndarray of float
-        The values that there are, ascending.
+    What is sure and possible follows from the least and the greatest value that a cell may stand
+    for, and what is expected from the shares of the values in it.
     """
-
-    # What is sure and possible follows from the least and the greatest value that a cell may stand
-    # for; what is expected, from the shares of the values in it.
 
     def __init__(
         self,
@@ -98,22 +88,36 @@ class ValueCounts:
         rarity: float,
         n: FloatArray,
     ) -> None:
-        self._groups, self._sums, self._values = (
-            list(map(common_spelling, sums.groups)),
-            sums,
-            values,
-        )
-        self._left_out = opened.publication.left_out
-        self._n_published = opened.publication.records - self._left_out
-        self._together = types.pieces.together
-        self._is_unknown = is_unknown(types.read, types.pieces.marked)
+        # `rarity`: see :class:`~kanon_db.query.layout.CellLayout`. `n`: how many records have each
+        # cell, shape (n_cells,).
+        self.sums, self.values, self.places = sums, values, values.places
+        self.left_out = opened.publication.left_out
+        # How many records there are for each one that is published
+        self.scale = 1 + self.left_out / max(opened.publication.records - self.left_out, 1)
+        self.together = types.pieces.together
+        self.is_unknown = is_unknown(types.read, types.pieces.marked)
         self._kept = np.where(values.hidden, 0.0, n**rarity)
-        cell, truths = sums.cell, values.truths
-        surely, possibly = truths.surely & ~values.hidden, truths.possibly | values.hidden
-        self._sure, self._possible = sums.sure * surely[cell], sums.possible * possibly[cell]
-        self._least, self._most = values.least[cell], values.most[cell]
-        self._whole = self._fill(truths.true)
-        self.places = values.places
+        self._order = np.argsort(sums.group, kind="stable")
+        self._ends = np.cumsum(np.bincount(sums.group, minlength=len(sums.groups)))
+        self._keys = {common_spelling(key): number for number, key in enumerate(sums.groups)}
+        self._whole = self._fill(values.truths.true)
+        at_once = max(opened.limits.kept // (_SHARE_BYTES * max(n.size, 1)), _FEWEST_KEPT)
+        self.shares = lru_cache(at_once)(self._find_shares)
+
+    def group(self, key: str) -> GroupOfCells:
+        """Return a group by the common spelling of its key; it need not have published records."""
+        number = self._keys.get(key)
+        if number is None:
+            return GroupOfCells(self, self._order[:0])
+        start = int(self._ends[number - 1]) if number else 0
+        return GroupOfCells(self, self._order[start : int(self._ends[number])])
+
+    def _find_shares(self, boundary: int, is_above: bool) -> FloatArray:
+        """Find the share of each cell's records on one side of a boundary, whose value counts."""
+        is_included = boundary > 0
+        number = float(self.places[max(boundary - 1, 0)])
+        shares = self._fill(self.values.below(number, is_included=is_included))
+        return np.clip(self._whole - shares, 0, 1) if is_above else shares
 
     @classmethod
     def of(cls, opened: OpenQuery, aggregate: ex.Aggregate) -> ValueCounts:
@@ -164,45 +168,68 @@ class ValueCounts:
 
         return from_types(opened, request, layout, counted, lists_values=True)
 
-    def count(self, operator: ex.ComparisonOperator, number: float) -> dict[str, Estimated]:
-        """Count the records of each group, by its key, whose value compares like that."""
-        is_included, is_above = operator in ("<=", ">"), operator in (">", ">=")
-        sums, shares = self._sums, self._fill(self._values.below(number, is_included=is_included))
-        if is_above:
-            shares = np.clip(self._whole - shares, 0, 1)
-
-        def chosen(ends: FloatArray) -> Any:
-            below = ends <= number if is_included else ends < number
-            return ~below if is_above else below
-
-        surely, possibly = (self._least, self._most) if is_above else (self._most, self._least)
-        lower = self._of_groups(self._sure * chosen(surely))
-        upper = self._of_groups(self._possible * chosen(possibly)) + self._left_out
-        expected = sums.expected * shares[sums.cell]
-        p = expected / np.maximum(sums.possible, 1e-12)
-        variance = np.clip(p * (1 - p), 0, None)
-        added = self._of_groups(sums.possible * sums.unknown * np.sqrt(variance)) * self._together
-        error = np.sqrt(self._of_groups(sums.possible * variance) + added**2)
-        widest = (upper - lower) / 2
-        error = widest if self._is_unknown else np.minimum(error, widest)
-        estimate = self._of_groups(expected) * (1 + self._left_out / max(self._n_published, 1))
-        estimate = np.clip(estimate, lower, upper)
-        columns = (estimate.tolist(), error.tolist(), lower.tolist(), upper.tolist())
-        return {
-            group: Estimated(one, off, round(least), round(most))
-            for group, one, off, least, most in zip(self._groups, *columns, strict=True)
-        }
-
-    def _of_groups(self, values: FloatArray) -> FloatArray:
-        of_groups = np.bincount(self._sums.group, values, len(self._groups))
-        return of_groups.astype(np.float64)
-
     def _fill(self, shares: FloatArray) -> FloatArray:
         """Take suppressed cells as those that are kept, all together, the rarer the more."""
         kept = float(self._kept.sum())
         average = float(self._kept @ shares) / kept if kept else 0.0
-        filled: FloatArray = np.where(self._values.hidden, average, shares)
+        filled: FloatArray = np.where(self.values.hidden, average, shares)
         return filled
+
+
+class GroupOfCells:
+    """Some of the sums; see :class:`~kanon_db.answers.value_ranks.RankedGroup`."""
+
+    def __init__(self, counts: ValueCounts, own: IntArray) -> None:
+        self._counts, sums = counts, counts.sums
+        self._cell, self._expected = sums.cell[own], sums.expected[own]
+        self._possible, self._unknown = sums.possible[own], sums.unknown[own]
+        self.places, values = counts.places, counts.values
+        cell, truths = self._cell, values.truths
+        surely, possibly = truths.surely & ~values.hidden, truths.possibly | values.hidden
+        sure, possible = sums.sure[own] * surely[cell], self._possible * possibly[cell]
+        # The boundaries that have the least, and the greatest, value of a cell below them
+        least, most = (self._reach(end[cell]) for end in (values.least, values.most))
+        boundaries = np.unique(np.concatenate([[0], least, most]))
+        self.boundaries: IntArray = boundaries[boundaries <= self.places.size]
+        (sure_upto, sure_all), (sure_least, _) = (self._add_up(sure, e) for e in (most, least))
+        (upto, _), (possible_most, every) = (self._add_up(possible, e) for e in (least, most))
+        self.bounds = np.stack(
+            [
+                sure_upto,
+                upto + counts.left_out,
+                sure_all - sure_least,
+                every - possible_most + counts.left_out,
+            ]
+        )
+
+    def _reach(self, ends: FloatArray) -> IntArray:
+        """Return the boundary that has each end below it; one beyond all for infinite ones."""
+        at = np.searchsorted(self.places, ends) + 1
+        return np.where(np.isneginf(ends), 0, np.minimum(at, self.places.size + 1))
+
+    def _add_up(self, n: FloatArray, reached: IntArray) -> tuple[FloatArray, float]:
+        """Add up, for each boundary, what is below it, and all."""
+        at = np.searchsorted(self.boundaries, reached)
+        added: FloatArray = np.cumsum(np.bincount(at, n, self.boundaries.size + 1)).astype(
+            np.float64
+        )
+        return added[:-1], float(added[-1])
+
+    def count(self, boundary: int, *, is_above: bool = False) -> Estimated:
+        """Count the records on one side of a boundary."""
+        counts, n = self._counts, self._possible
+        at = int(np.searchsorted(self.boundaries, boundary, "right")) - 1
+        lower, upper = self.bounds[2 * is_above : 2 * is_above + 2, at].tolist()
+        expected = self._expected * counts.shares(boundary, is_above)[self._cell]
+        p = expected / np.maximum(n, 1e-12)
+        variance = np.clip(p * (1 - p), 0, None)
+        added = float(n * self._unknown @ np.sqrt(variance)) * counts.together
+        widest = (upper - lower) / 2
+        error = (
+            widest if counts.is_unknown else min(math.hypot(math.sqrt(n @ variance), added), widest)
+        )
+        estimate = min(max(float(expected.sum()) * counts.scale, lower), upper)
+        return Estimated(estimate, error, round(lower), round(upper))
 
 
 def _is_range(layout: CellLayout, aggregate: ex.Aggregate) -> bool:

@@ -536,10 +536,10 @@ def _counted(
         described = [] if cell.labels is None else [cell.labels]
         if described:
             kept = "$3::text::jsonb"
-            members = members_of("c.cell", "l", texts(kept).write())
+            members = members_of("c.cell", "l", texts(kept))
             counted = (
                 f"(SELECT {members} AS cell, c.records, c.witnesses FROM {counted} AS c"
-                f" JOIN ({labels(kept).write()}) AS l ON l.label = c.cell)"
+                f" JOIN ({labels(kept)}) AS l ON l.label = c.cell)"
             )
         with grouping_by_hash(session):
             yield session.fetch(

@@ -261,7 +261,7 @@ class HierarchyLabels:
         with roomy(session):
             session.fetch(
                 f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS SELECT l.label, l.first, l.last"
-                f" FROM ({labels('$1::text::jsonb').write()}) AS l",
+                f" FROM ({labels('$1::text::jsonb')}) AS l",
                 json.dumps(hierarchy.described, ensure_ascii=False),
             )
             session.fetch(

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kanon_db.answers.buckets.bucket_pairs import Matches, count_groups, rank_groups
-from kanon_db.answers.buckets.ranked_counts import RankedSums, RankSteps
-from kanon_db.answers.buckets.tallies import GroupCounts, SumsByGroup
+from kanon_db.answers.buckets.ranked_counts import RankedSums, RanksOfPair
+from kanon_db.answers.buckets.tallies import GroupCounts
 
 N_RANKS = 3
 SLOT = st.tuples(st.integers(0, 2), st.integers(0, N_RANKS - 1), st.integers(0, 2))
@@ -23,6 +23,11 @@ def runs(draw):
         draw(st.lists(st.lists(SLOT, min_size=size, max_size=size), min_size=1, max_size=4))
         for size in draw(st.lists(st.integers(1, 5), min_size=1, max_size=3, unique=True))
     ]
+
+
+def at_boundary(ranks: RanksOfPair, boundary: int) -> int:
+    """The place of the last boundary, up to one, at which something changes."""
+    return int(np.searchsorted(ranks.boundaries, boundary, "right")) - 1
 
 
 def put(sums: RankedSums, buckets: list[list[tuple[int, int, int]]]) -> None:
@@ -41,9 +46,6 @@ def test_counts_of_sides_that_are_apart(cases, side, rank, is_above):
     for one in parts:
         sums = sums + one
     ranks = range(rank, N_RANKS) if is_above else range(rank)
-    if is_above and not rank:
-        return  # everybody is asked for as what is below the end
-    pairs, margins = sums.between(np.arange(4), ranks.start, ranks.stop)
     every = [bucket for buckets in cases for bucket in buckets]
     for number in range(4):
         g, h = divmod(number, 2) if side == 0 else reversed(divmod(number, 2))
@@ -56,12 +58,14 @@ def test_counts_of_sides_that_are_apart(cases, side, rank, is_above):
             expected += q * s / size, max(q + s - size, 0), min(q, s)
             own += q, q * q / size
             other += s, s * s / size
-        got = pairs.estimate[number], pairs.lower[number], pairs.upper[number]
+        of_pair = sums.of_pair(number)
+        at = at_boundary(of_pair, rank)
+        pairs, margins = of_pair.above if is_above else of_pair.below
+        got = pairs.estimate[at], pairs.lower[at], pairs.upper[at]
         assert got == pytest.approx(tuple(expected))
         of_sides = [margins.records, margins.values]
         for margin, wanted in zip(of_sides[:: 1 if side == 0 else -1], (own, other), strict=True):
-            sums = margin.total, margin.packed
-            assert [part[number] for part in sums] == pytest.approx(wanted)
+            assert [margin.total[at], margin.packed[at]] == pytest.approx(wanted)
 
 
 @given(
@@ -82,16 +86,16 @@ def test_counts_of_pairs(case, random):
     group = np.array([random.randrange(2) for _ in record])
     rank = np.array([random.randrange(N_RANKS) for _ in record])
     matches = Matches(record, value, bucket, group, rank.astype(float))
-    sums = SumsByGroup(8)
+    sums = RankedSums((2, 1), N_RANKS)
     for number, parts in rank_groups(matches, size, 3, N_RANKS):
-        sums.add(number, parts)
-    steps = RankSteps.of(sums, N_RANKS)
+        sums.pairs.add(number, parts)
+    of_pairs = [sums.of_pair(g) for g in range(2)]
     for at in range(N_RANKS + 1):
-        for half, chosen in ((slice(4), rank < at), (slice(4, None), rank >= at)):
+        for is_above, chosen in ((False, rank < at), (True, rank >= at)):
             own = Matches(*(part[chosen] for part in matches))
             of_groups, counts = count_groups(own, size, 3)
-            first, end = (0, at) if half == slice(4) else (at, N_RANKS)
-            got = steps.between(np.arange(2), first, end)[half]
-            for g in range(2):
+            for g, of_pair in enumerate(of_pairs):
                 expected = counts[:, of_groups == g].sum(axis=1)
-                assert got[:, g] == pytest.approx(expected, abs=1e-9)
+                (_, *parts), _ = of_pair.above if is_above else of_pair.below
+                got = [part[at_boundary(of_pair, at)] for part in parts]
+                assert got == pytest.approx(expected, abs=1e-9)

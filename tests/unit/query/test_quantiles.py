@@ -10,14 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanon_db.answers._distribution import (
-    Quantile,
-    Sides,
-    answer,
-    between,
-    count_distinct,
-)
+from kanon_db.answers._distribution import count_distinct
 from kanon_db.answers.rows.cell_values import apart_ranges, apart_sets
+from kanon_db.answers.value_ranks import Quantile, Sides, answer, interpolate
 from kanon_db.query.formulas import Estimated
 
 SHARES = st.sampled_from([0.0, 0.1, 0.25, 1 / 3, 0.5, 0.9, 1.0])
@@ -63,8 +58,8 @@ def test_a_rank_rises_by_at_most_one(share: float, is_continuous: bool, n: int) 
 def test_interpolation() -> None:
     quartile = Quantile(0.25, is_continuous=True)
     values = [1.0, 2.0, 4.0, 8.0]
-    first, last = (values[rank(4) - 1] for rank in (quartile.first, quartile.last))
-    assert between(first, last, quartile.part(4)) == pytest.approx(1.75)
+    first, last = (values[int(rank(4)) - 1] for rank in (quartile.first, quartile.last))
+    assert interpolate(first, last, quartile.part(4)) == pytest.approx(1.75)
 
 
 def test_an_answer_lies_within_its_bounds() -> None:
