@@ -230,10 +230,11 @@ def _find_bounds(
     group: RankedGroup, total: Estimated, quantile: Quantile
 ) -> tuple[float | None, float | None]:
     n, most = total.lower_bound or 0, total.upper_bound or 0
-    below, above = group.bounds[:2], group.bounds[2:]
+    bounds = group.bounds
+    least_above, most_above = bounds[2:]
     if n == most:
-        above = n - below[::-1]
-    sides = Sides(n, most, (below[0], below[1]), (above[0], above[1]))
+        least_above, most_above = n - bounds[1], n - bounds[0]
+    sides = Sides(n, most, (bounds[0], bounds[1]), (least_above, most_above))
     first, last = int(quantile.first(n)), int(quantile.last(n))
     if n != most or first == last:
         return (

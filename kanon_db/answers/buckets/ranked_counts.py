@@ -164,8 +164,8 @@ class _Steps(NamedTuple):
         """Add up the changes below boundaries, and above: (n_kinds, n_boundaries) each."""
         # Differences have to be as exact as sums.
         sums = np.cumsum(np.pad(self.changes, ((0, 0), (1, 0))), axis=1, dtype=np.longdouble)
-        below = sums[:, np.searchsorted(self.ranks, boundaries)]
-        return below.astype(np.float64), (sums[:, -1:] - below).astype(np.float64)
+        upto = sums[:, np.searchsorted(self.ranks, boundaries)]
+        return upto.astype(np.float64), (sums[:, -1:] - upto).astype(np.float64)
 
 
 CountedPair: TypeAlias = tuple[PairsOfGroups, PairSums]
@@ -203,8 +203,10 @@ class RankedPair:
 
     def __init__(self, places: FloatArray, ranks: RanksOfPair, judge: Judge) -> None:
         self.places, self.boundaries = places, ranks.boundaries
-        below, above = ranks.below[0], ranks.above[0]
-        self.bounds = np.stack([below.lower, below.upper, above.lower, above.upper])
+        (lower_side, _), (upper_side, _) = ranks.below, ranks.above
+        self.bounds = np.stack(
+            [lower_side.lower, lower_side.upper, upper_side.lower, upper_side.upper]
+        )
         n, ends = places.size, ranks.boundaries.tolist()
         self._below = judge(ranks.below, [range(end) for end in ends])
         self._above = judge(ranks.above, [range(end, n) for end in ends])

@@ -527,12 +527,13 @@ class TypeCounter:
         if self._values is None:
             raise TypeError("nothing is summed")
         x = self._values[self._evaluator.combination(summed.values, codes, rows)]
+        with np.errstate(over="ignore"):
+            xx = x * x
         if summed.own is None:
-            return x, x * x, x, x, self._evaluator.open_(summed.open_, rows)
+            return x, xx, x, x, self._evaluator.open_(summed.open_, rows)
         listing, cells = self._read.lists[summed.own], self._read.cells[summed.own]
         at, cell = rows.at[summed.own], codes[summed.own][rows.type_]
         is_wild, endless = (cells.hidden | cells.endless)[cell], cells.endless[cell]
-        xx = x * x
         if endless.any():  # of what lies beyond a coded end nothing is published
             ends = [
                 *listing.least[np.isfinite(listing.least)],
