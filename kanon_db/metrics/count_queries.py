@@ -263,12 +263,11 @@ def _of_ranges(
     if distributions is None:
         return lambda matching: np.full(records.size, float(matching.mean()))
     axis = distributions.on(np.rint(distributions.axis.middles).astype(np.int64))
-    nothing = np.zeros(used.size)
 
     def share(matching: BoolArray) -> FloatArray:
-        of_used = axis.share(
-            matching[axis.points], matching[known.low], matching[known.high], nothing
-        )
+        upto = np.append(0, np.cumsum(matching))
+        even = (upto[known.high + 1] - upto[known.low]) / (known.high - known.low + 1)
+        of_used = axis.share(matching[axis.points], matching[known.low], matching[known.high], even)
         of_cells = np.zeros(records.size)
         of_cells[used] = of_used
         # A suppressed cell is distributed like the kept ones, or weighted towards rarer values.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
@@ -592,12 +593,9 @@ class _RowDrawing:
         starts, ends = (
             np.array([row[end] for row in rows], dtype=np.float64) for end in ("low", "high")
         )
-        places = np.full(codes.size, np.nan)
+        even = partial(even_places, starts, ends)
         axis = self._read_axis(cell, column.name, rows)
-        if axis is not None:
-            places = axis.places(codes, levels)
-        even = even_places(starts, ends, codes, levels)
-        places = np.where(np.isnan(places), even, places)
+        places = even(codes, levels) if axis is None else axis.places(codes, levels, even)
         if cell.is_discrete:
             places = np.rint(places)
         distinct, at = np.unique(places, return_inverse=True)
@@ -618,7 +616,7 @@ class _RowDrawing:
         type_ = cell.column.type
         place = place_of(type_, f"u.v::{type_.name}")
         lines = self._session.fetch(
-            f"SELECT u.share, ({place})::float8 AS place FROM {self._view.shares} AS s,"
+            f"SELECT u.share, ({place})::float8 AS place, s.known FROM {self._view.shares} AS s,"
             " unnest(s.points, s.shares) WITH ORDINALITY AS u (v, share, i)"
             " WHERE s.attribute = $1::text AND num_nulls(s.cell) = 1 ORDER BY u.i",
             name,
@@ -635,7 +633,8 @@ class _RowDrawing:
         )
         own = np.array([row["own"] for row in rows], dtype=np.float64)
         upto = np.append(0.0, np.cumsum(shares))
-        return Axis(cell.shares == "of_each", upto, points, first, last, own)
+        trust = float(lines[0]["known"])
+        return Axis(cell.shares == "of_each", upto, points, first, last, own, trust)
 
 
 def _members_of_label(label: str, described: str) -> str:

@@ -369,6 +369,7 @@ class CellShares:
     of_ranges: Mapping[Key, tuple[int, int, float]]
     upto: FloatArray  # (n_parts + 1,): the share of all records below each part of the axis
     points: Sequence[AxisValue]  # A value of each part
+    trust: float = 0.0  # As of :class:`.Axis`
 
     def axis(self, keys: Sequence[Key], cell: CellDescription) -> Axis:
         """Return what is known of ranges, by their numbers."""
@@ -378,7 +379,7 @@ class CellShares:
         points = np.array(at, dtype=np.int64 if cell.is_discrete else np.float64)
         return Axis(
             self.kind == "of_each", self.upto, points, first.astype(np.int64),
-            last.astype(np.int64), own.astype(np.float64),
+            last.astype(np.int64), own.astype(np.float64), self.trust,
         )  # fmt: skip
 
     def known(self, key: Key) -> float:
@@ -512,4 +513,5 @@ def _of_ranges(
         dict(zip(keys, parts, strict=True)),
         np.append(0.0, np.cumsum(distributions.axis.shares)),
         [nearest_axis_value(at, type_) for at in distributions.axis.middles.tolist()],
+        distributions.trust,
     )

@@ -1,13 +1,14 @@
 """Defines generalized cells, ranges and sets, and estimates how often each value occurs in them.
 
 The estimate follows Turnbull (1976) from the cells of all records; see :func:`distribution_of_sets`
-and :func:`distribution_of_ranges`.
+and :func:`distribution_of_ranges`. How far it is followed, :func:`trust` says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -296,15 +297,19 @@ class NumberDistribution:
         return first.astype(np.int64), last.astype(np.int64)
 
 
+def _members(cells: Sets) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the size of each set, where its codes begin, and the set of each code."""
+    sizes = cells.sizes
+    return sizes, cells.ends - sizes, np.repeat(np.arange(sizes.size), sizes)
+
+
 def distribution_of_sets(cells: Sets, records: IntArray, witnesses: FloatArray) -> FloatArray:
-    """Estimate how often each value occurs in each set, from the cells of all records.
+    """Estimate how often each value occurs in all sets, from the cells of all records.
 
     **Source:** Turnbull (1976), by expectation and maximization. Deviations: some values are known
     (*witnesses*), and the iteration ends early, after :data:`ITERATIONS`.
     """
-    sizes = cells.sizes
-    starts = cells.ends - sizes
-    owner = np.repeat(np.arange(sizes.size), sizes)
+    sizes, starts, owner = _members(cells)
     rest = records - witnesses * sizes
     n_values = int(cells.codes.max(initial=0)) + 1
     known = np.bincount(cells.codes, weights=witnesses[owner], minlength=n_values)
@@ -313,9 +318,7 @@ def distribution_of_sets(cells: Sets, records: IntArray, witnesses: FloatArray) 
         inside = np.add.reduceat(p[cells.codes], starts)
         expected = np.bincount(cells.codes, weights=(rest / inside)[owner], minlength=n_values)
         p = np.maximum((known + p * expected) / records.sum(), _LEAST)
-    inside = np.add.reduceat(p[cells.codes], starts)
-    found: FloatArray = witnesses[owner] + (rest / inside)[owner] * p[cells.codes]
-    return found / records[owner]
+    return p
 
 
 def distribution_of_ranges(
@@ -381,6 +384,40 @@ def _divide_parts(edges: FloatArray, p: FloatArray, *, is_whole: bool) -> Number
     )
 
 
+_FOLLOWED: Final = 2 / 3
+_MISLEADING: Final = 0.1
+"""Chosen on the tables of ``benchmarks/calibration_tables.py`` that are there for it."""
+
+_SEEN: Final = 4
+"""A question divides the values of a cell into so many parts, or fewer."""
+
+
+def trust(
+    difference: FloatArray,
+    # (n_cells,): of each cell, what its values have together of the column's distribution, how many
+    # they are, and the part of its records that the distribution says something about
+    inside: FloatArray,
+    n_values: AnyIntArray,
+    open_part: FloatArray,
+    records: IntArray,
+    n_classes: float,
+) -> float:
+    """Say which part of the records of cells follows what was learned; the others lie evenly.
+
+    `difference`: how far learned shares are from even ones, as a chi-square of each cell.
+    """
+    # Unlike records are put together where they must be, so a cell has its rare values more often
+    # than the column does: small differences between values mislead. What so few classes, drawn at
+    # random, show of values that are equally likely is no difference.
+    mixed = n_values > 1
+    weights = records * mixed
+    if not weights.any():
+        return 0.0
+    chance = (np.minimum(n_values, _SEEN) - 1) / np.maximum(n_classes * inside, _LEAST)
+    seen = float(np.average((difference - 2 * chance) * open_part**2, weights=weights))
+    return _FOLLOWED * seen / (seen + _MISLEADING) if seen > 0 else 0.0
+
+
 MOST_CELLS: Final = 50_000
 """Most distinct cells of a column, or values in its sets; beyond, all values are equally likely."""
 
@@ -404,9 +441,20 @@ class SetDistributions:
         """Estimate the distribution within each cell; None if there are too many values."""
         if not records.size or cells.codes.size > MOST_CELLS:
             return None
-        witnesses = np.minimum(witnesses, records / cells.sizes) * is_tight
-        shares = distribution_of_sets(cells, records, witnesses)
-        return cls(shares, witnesses * cells.sizes / records)
+        n_classes = float(witnesses.sum())
+        sizes, starts, owner = _members(cells)
+        witnesses = np.minimum(witnesses, records / sizes) * is_tight
+        p = distribution_of_sets(cells, records, witnesses)[cells.codes]
+        inside, known = np.add.reduceat(p, starts), witnesses * sizes / records
+        even = 1 / sizes[owner]
+        learned = p / inside[owner]
+        difference: FloatArray = np.add.reduceat((learned - even) ** 2, starts) * sizes
+        part = trust(difference, inside, sizes, 1 - known, records, n_classes)
+        # Witnesses, of whom each value has as many, lie evenly.
+        return cls(even + (part * (1 - known))[owner] * (learned - even), known)
+
+
+_Even = Callable[[IntArray, FloatArray], FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -419,6 +467,7 @@ class Axis:
     first: IntArray  # (n_cells,): the parts that each range covers, and the share of either end
     last: IntArray
     own: FloatArray  # NaN where nothing is known
+    trust: float  # The part of what lies between the ends that follows the shares; see `trust`
 
     def of(self, cells: IntArray) -> Axis:
         """Return the same of some ranges."""
@@ -429,36 +478,70 @@ class Axis:
         shares: FloatArray = self.upto[last + 1] - self.upto[first]
         return shares
 
+    @cached_property
+    def _between(self) -> FloatArray:
+        """The middles between points, with one below and one above all."""
+        points = np.asarray(self.points, dtype=np.float64)
+        if points.size < 2:
+            return np.append(points - 0.5, points + 0.5)
+        middles = (points[:-1] + points[1:]) / 2
+        return np.concatenate(
+            [2 * points[:1] - middles[:1], middles, 2 * points[-1:] - middles[-1:]]
+        )
+
+    def parts(self, cells: IntArray, start: IntArray, end: IntArray) -> FloatArray:
+        """Return what lies from some parts to others, of what a range has between its ends.
+
+        `cells`: the range of each; where nothing is learned of it, all lies evenly.
+        """
+        first, last = self.first[cells], self.last[cells]
+        edges, base = self._between, self.inside(first, last)
+        width = edges[last + 1] - edges[first]
+        even = np.divide(
+            edges[end + 1] - edges[start], width, out=np.ones(base.size), where=width > 0
+        )
+        learned = np.divide(self.inside(start, end), base, out=even.copy(), where=base != 0)
+        shares: FloatArray = self.trust * learned + (1 - self.trust) * even
+        return shares
+
     def share(
         self, points: BoolArray, at_low: BoolArray, at_high: BoolArray, otherwise: FloatArray
     ) -> FloatArray:
         """Return which share of each range's records has a value that counts.
 
-        Given whether those at the points and the ends do; `otherwise`: if nothing is known.
+        Given whether those at the points and the ends do; `otherwise`: if all lie evenly.
         """
         upto = np.append(0.0, np.cumsum(np.diff(self.upto) * points))
         base, ends = self.inside(self.first, self.last), at_low.astype(np.int64) + at_high
         has_share = ~np.isnan(self.own) & (base != 0)
         met, part = upto[self.last + 1] - upto[self.first], np.zeros(base.size)
         np.divide(met, base, out=part, where=has_share)
+        part = self.trust * part + (1 - self.trust) * otherwise
         shares: FloatArray = np.where(
             has_share, self.own * ends + (1 - 2 * self.own) * part, otherwise
         )
         return shares
 
-    def places(self, cells: IntArray, levels: FloatArray) -> FloatArray:
+    def places(self, cells: IntArray, levels: FloatArray, even: _Even) -> FloatArray:
         """Return where records lie that are in some ranges, and at levels from 0 to 1 of these.
 
-        The lower end of a range is -inf, the upper one inf; NaN where nothing is known.
+        The lower end of a range is -inf, the upper one inf. `even`: where they lie that lie evenly.
         """
         first, last, own = self.first[cells], self.last[cells], self.own[cells]
         base = self.inside(first, last)
         inner = np.divide(levels - own, 1 - 2 * own, out=np.zeros(own.size), where=own < 1 / 2)
-        part = np.searchsorted(self.upto, self.upto[first] + inner * base, "right") - 1
-        places = np.asarray(self.points, dtype=np.float64)[np.clip(part, first, last)]
-        places[levels < own] = -np.inf
-        places[levels >= 1 - own] = np.inf
-        places[np.isnan(own) | (base == 0)] = np.nan
+        is_known = ~np.isnan(own) & (base != 0)
+        is_learned = is_known & (inner < self.trust)
+        at = np.where(is_learned, inner / max(self.trust, _LEAST), 0.0)
+        part = np.searchsorted(self.upto, self.upto[first] + at * base, "right") - 1
+        rest = np.clip((inner - self.trust) / (1 - self.trust), 0, 1)
+        places: FloatArray = np.where(
+            is_learned,
+            np.asarray(self.points, dtype=np.float64)[np.clip(part, first, last)],
+            even(cells, np.where(is_known, rest, levels)),
+        )
+        places[is_known & (levels < own)] = -np.inf
+        places[is_known & (levels >= 1 - own)] = np.inf
         return places
 
 
@@ -525,6 +608,7 @@ class RangeDistributions:
     last: IntArray
     own: FloatArray  # (n_cells,): fraction of its records known to be at either end
     is_each: bool  # Whether each part is one value of the column
+    trust: float  # As of `Axis`
 
     @classmethod
     def of(
@@ -540,6 +624,7 @@ class RangeDistributions:
         """Find the distribution of a column's numbers; None if they are not exact enough."""
         if not records.size or max(np.abs(low).max(), np.abs(high).max()) > _LARGEST:
             return None
+        n_classes = float(witnesses.sum())
         witnesses = np.minimum(witnesses, records / 2) * is_tight
         is_whole = is_discrete
         if (
@@ -552,9 +637,21 @@ class RangeDistributions:
             is_whole, low, high = True, low - 0.5, high + 0.5
         axis = distribution_of_ranges(low, high, records, witnesses, is_whole=is_whole)
         first, last = axis.parts_of(low, high)
-        return cls(axis, first, last, witnesses / records, axis.is_each and is_discrete)
+        own = witnesses / records
+        shares, widths, squares = (
+            upto[last + 1] - upto[first]
+            for upto in (
+                np.append(0.0, np.cumsum(parts))
+                for parts in (
+                    axis.shares, np.diff(axis.edges), axis.shares**2 / np.diff(axis.edges)
+                )
+            )
+        )  # fmt: skip
+        difference = squares * widths / shares**2 - 1
+        part = trust(difference, shares, last - first + 1, 1 - 2 * own, records, n_classes)
+        return cls(axis, first, last, own, axis.is_each and is_discrete, part)
 
     def on(self, points: Any) -> Axis:
         """Return it with a value of each part."""
         upto = np.append(0.0, np.cumsum(self.axis.shares))
-        return Axis(self.is_each, upto, points, self.first, self.last, self.own)
+        return Axis(self.is_each, upto, points, self.first, self.last, self.own, self.trust)

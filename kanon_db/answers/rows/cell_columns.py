@@ -644,15 +644,10 @@ class _RangeLister:
         )
         w = 1 / n[at]
         if axis is not None and axis.is_each:
-            first, last, of_end = axis.first[cells][at], axis.last[cells][at], own[at]
-            base = axis.inside(first, last)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                part = np.minimum(first + i, axis.upto.size - 2)
-                shared = (
-                    of_end * ((i == 0).astype(int) + (i == n[at] - 1))
-                    + (1 - 2 * of_end) * axis.inside(part, part) / base
-                )
-            w = np.where(np.isnan(of_end) | (base == 0), w, shared)
+            of_end, part = own[at], np.minimum(axis.first[cells][at] + i, axis.upto.size - 2)
+            at_end = (i == 0).astype(int) + (i == n[at] - 1)
+            shared = of_end * at_end + (1 - 2 * of_end) * axis.parts(cells[at], part, part)
+            w = np.where(np.isnan(of_end), w, shared)
         self._add(cells[at], ends.low[cells][at] + step, w, is_open=(width > most)[at])
 
     def _add_points(self, cells: IntArray) -> None:
@@ -679,9 +674,7 @@ class _RangeLister:
         at, i = self._each(n)
         start = first[at] + i * n_parts[at] // n[at]
         end = first[at] + (i + 1) * n_parts[at] // n[at] - 1
-        base = axis.inside(first, last)[at]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            share = np.where(base != 0, axis.inside(start, end) / base, 1 / n[at])
+        share = axis.parts(cells[at], start, end)
         middle = (start + end + 2) // 2 - 1  # counted from 1, as the points are
         low, high = ends.low[cells], ends.high[cells]
         if ends.at is None:

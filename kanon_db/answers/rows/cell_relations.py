@@ -251,8 +251,8 @@ class CellRelations:
             f" AS u (v, p, i) WHERE s.attribute = {attribute} AND s.cell IS NULL"
         )
         return (
-            f"(SELECT string_agg(float8send(u.p) || float8send(({at})::float8), ''::bytea"
-            f" ORDER BY u.i) FROM {source}) AS p{place}"
+            f"(SELECT string_agg(float8send(u.p) || float8send(({at})::float8)"
+            f" || float8send(s.known), ''::bytea ORDER BY u.i) FROM {source}) AS p{place}"
         )
 
     def _shares(self, name: str, constants: Constants, text: str) -> str:
@@ -354,12 +354,12 @@ def _read_axis(
     parts = row.get(f"p{place}")
     if cell.shares is None or parts is None:
         return None
-    read = np.frombuffer(parts, [("p", ">f8"), ("at", ">f8")])
+    read = np.frombuffer(parts, [("p", ">f8"), ("at", ">f8"), ("trust", ">f8")])
     points = read["at"].astype(np.float64)
     return Axis(
         cell.shares == "of_each",
         np.append(0.0, np.cumsum(read["p"].astype(np.float64))),
         np.rint(points).astype(np.int64) if cell.is_discrete else points,
         packed["first"].astype(np.int64) - 1, packed["last"].astype(np.int64) - 1,
-        packed["own"].astype(np.float64),
+        packed["own"].astype(np.float64), float(read["trust"][0]) if read.size else 0.0,
     )  # fmt: skip

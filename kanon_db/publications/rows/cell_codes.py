@@ -444,7 +444,8 @@ def _count_differences(session: Session, tables: CodeTables, rows: NumberedRows)
 # The ends of a column's ranges cut its values into parts. The table has a row for each distinct
 # cell: the shares of a set's values, or the first and the last part of a range, with the range's
 # share at either end; and the share of the records for which this is known. The row without a cell
-# has the share and the middle of each part.
+# has the share and the middle of each part, and as `known` the part of what lies between the ends
+# of ranges that follows these shares; the rest lies evenly.
 
 _TABLE: Final = (
     "SELECT * FROM json_to_recordset($1::text::json) AS r (attribute text, cell text,"
@@ -594,7 +595,11 @@ def _of_ranges(
         list(map(repr, found.axis.middles.tolist())),
     )
     lines: list[ShareLine] = [
-        {"shares": found.axis.shares.tolist(), "points": list(points[0]["points"])}
+        {
+            "shares": found.axis.shares.tolist(),
+            "points": list(points[0]["points"]),
+            "known": found.trust,
+        }
     ]
     lines += [
         {"cell": row["cell"], "first": one, "last": other, "own": own, "known": 2 * own}

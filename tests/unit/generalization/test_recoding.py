@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -84,16 +85,22 @@ def test_places_in_ranges_without_an_end() -> None:
 
 
 def test_places_on_an_axis_are_as_likely_as_its_shares() -> None:
-    """The ends of a range first, then the parts in between; nothing where nothing is known."""
+    """The ends of a range first, then the parts in between; evenly where nothing is known."""
     axis = generalized_cells.Axis(
         is_each=True, upto=np.array([0.0, 0.1, 0.4, 0.5, 1.0]), points=np.array([7, 8, 9, 10]),
         first=np.array([0, 1, 0]), last=np.array([3, 2, 1]), own=np.array([0.0, 0.25, np.nan]),
+        trust=0.8,
     )  # fmt: skip
     levels = (np.arange(1_000) + 0.5) / 1_000
-    places = [axis.places(np.full(1_000, cell), levels).tolist() for cell in range(3)]
-    assert Counter(places[0]) == {7: 100, 8: 300, 9: 100, 10: 500}
-    assert Counter(places[1]) == {-np.inf: 250, 8: 375, 9: 125, np.inf: 250}
-    assert np.isnan(places[2]).all()
+    even = partial(
+        generalized_cells.even_places, np.array([6.5, 7.5, 6.5]), np.array([10.5, 9.5, 8.5])
+    )
+    places = [
+        np.rint(axis.places(np.full(1_000, cell), levels, even)).tolist() for cell in range(3)
+    ]
+    assert Counter(places[0]) == {7: 130, 8: 290, 9: 130, 10: 450}
+    assert Counter(places[1]) == {-np.inf: 250, 8: 350, 9: 150, np.inf: 250}
+    assert Counter(places[2]) == {7: 500, 8: 500}
 
 
 def listed(found: Ranges | Sets) -> list[object]:
