@@ -90,12 +90,15 @@ class Judgement:
             for numbers in (estimate, np.array([answer.by_paper for answer in answers]))
         )
         scale = _scale([answer.of for answer in answers], truth)
+        is_both = np.isfinite(by_paper)  # the paper's estimator has no answer to some
         return cls(
             len(answers),
             float(np.mean((likely_low - lost <= truth) & (truth <= likely_high + lost))),
             tuple(float(np.mean(off <= times * error + lost)) for times in (1, 2, 3)),
             float(np.median(error / scale) / max(np.median(off / scale), 1e-12)),
-            float(np.nansum(off / scale) / max(np.nansum(by_paper / scale), 1e-12)),
+            float(
+                np.sum((off / scale)[is_both]) / max(np.sum((by_paper / scale)[is_both]), 1e-12)
+            ),
             int(np.sum((truth < low - lost) | (truth > high + lost))),
         )
 

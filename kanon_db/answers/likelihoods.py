@@ -230,7 +230,7 @@ def together(cells: Iterable[CellDescription]) -> float:
     vague = [cell for cell in cells if is_vague(cell)]
     if any(cell.mark is not None for cell in vague):
         return SUPPRESSED
-    return TOGETHER if all(cell.shares for cell in vague) else TOGETHER_EVENLY
+    return TOGETHER
 
 
 def apart_from_required(
@@ -277,11 +277,8 @@ def apart_from_required(
 # lies within the errors; docs/understand/estimation.md has the figures.
 
 
-TOGETHER: Final = 0.18
+TOGETHER: Final = 0.5
 """Which part of the records' standard deviations adds up, of those whose values are not known."""
-
-TOGETHER_EVENLY: Final = 0.5
-"""The same, where all values of a cell are taken as equally likely."""
 
 SUPPRESSED: Final = 0.2
 """The same, where cells are suppressed."""

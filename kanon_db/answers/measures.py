@@ -34,6 +34,7 @@ from kanon_db.query.formulas import (
     NOTHING,
     Estimated,
     Group,
+    bound_average,
     common_spelling,
     empty,
     rounding,
@@ -284,12 +285,9 @@ class Totals:
         if self._is_average:
             # Bounds are known also where no record is expected, though some may count.
             estimate = average if c > 0 else None
-            if s.sure[group] == s.possible[group]:
-                number = float(s.sure[group])
-                low, high = (min(max(t / number, least), most) for t in (low, high))
-            else:
-                low, high = least, most
-                widest = (most - least) / 2 * c
+            number = float(s.sure[group]), float(s.possible[group])
+            low, high = bound_average((low, high), number, (least, most))
+            widest = (high - low) / 2 * c
         is_wild = bool(self._is_wild[group])
         error = None
         if not self._is_unknown and (c > 0 or not self._is_average):

@@ -365,15 +365,15 @@ class CellShares:
     kind: WhatIsKnown
     # The shares of a set's values, and of the records whose value is known
     of_sets: Mapping[Key, tuple[Sequence[float], float]]
-    # The parts that a range covers, from 0, and the share of either end
-    of_ranges: Mapping[Key, tuple[int, int, float]]
+    # The parts that a range covers, from 0, the share of either end, and that of the known records
+    of_ranges: Mapping[Key, tuple[int, int, float, float]]
     upto: FloatArray  # (n_parts + 1,): the share of all records below each part of the axis
     points: Sequence[AxisValue]  # A value of each part
     trust: float = 0.0  # As of :class:`.Axis`
 
     def axis(self, keys: Sequence[Key], cell: CellDescription) -> Axis:
         """Return what is known of ranges, by their numbers."""
-        known = [self.of_ranges.get(key, (0, 0, np.nan)) for key in keys]
+        known = [self.of_ranges.get(key, (0, 0, np.nan, 0.0)) for key in keys]
         first, last, own = (np.array([one[part] for one in known]) for part in range(3))
         at = [p if cell.is_discrete else coordinate(p, cell.column.type) for p in self.points]
         points = np.array(at, dtype=np.int64 if cell.is_discrete else np.float64)
@@ -386,7 +386,7 @@ class CellShares:
         """Return the share of a cell's records whose value is known."""
         if key in self.of_sets:
             return self.of_sets[key][1]
-        return 2 * self.of_ranges[key][2] if key in self.of_ranges else 0.0
+        return self.of_ranges[key][3] if key in self.of_ranges else 0.0
 
 
 def is_wide(rows: DataFrame, cell: CellDescription, most: int) -> bool:
@@ -505,6 +505,7 @@ def _of_ranges(
         distributions.first.tolist(),
         distributions.last.tolist(),
         distributions.own.tolist(),
+        distributions.known.tolist(),
         strict=True,
     )
     return CellShares(

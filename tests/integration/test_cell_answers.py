@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kanon_db.answers.likelihoods import TOGETHER_EVENLY
+from kanon_db.answers.likelihoods import TOGETHER
 from kanon_db.errors import UnsupportedQueryError
 from tests.integration.parties import (
     Functions,
@@ -147,7 +147,7 @@ def expected(parties: Parties, predicate: str) -> tuple[float, float, int, int]:
         f" IS TRUE), bool_or(({predicate}) IS TRUE) FROM data.possible GROUP BY record",
     )
     variances = [max(p * (1 - p), 0) for p, _, _ in rows]
-    together = TOGETHER_EVENLY * sum(map(math.sqrt, variances))
+    together = TOGETHER * sum(map(math.sqrt, variances))
     lower, upper = sum(surely for _, surely, _ in rows), sum(possibly for _, _, possibly in rows)
     error = min(math.sqrt(sum(variances) + together**2), (upper - lower) / 2)
     return sum(p for p, _, _ in rows), error, lower, upper

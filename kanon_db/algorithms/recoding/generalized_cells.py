@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -418,6 +417,19 @@ def trust(
     return _FOLLOWED * seen / (seen + _MISLEADING) if seen > 0 else 0.0
 
 
+_ALWAYS: Final = 0.1
+"""Chosen as above."""
+
+
+def _told(known: FloatArray, part: float) -> FloatArray:
+    """Say of which share of a cell's records errors say nothing, if so much is followed.
+
+    Nobody may be off because of what is certain, and more are the farther learned is from evenly.
+    """
+    told: FloatArray = 1 - (1 - known) * (_ALWAYS + (1 - _ALWAYS) * part / _FOLLOWED)
+    return told
+
+
 MOST_CELLS: Final = 50_000
 """Most distinct cells of a column, or values in its sets; beyond, all values are equally likely."""
 
@@ -431,8 +443,7 @@ class SetDistributions:
 
     # (total,): fraction of the cell's records with each value, by cell and value
     shares: FloatArray
-    # (n_cells,): fraction of each cell's records whose value is known (witnesses)
-    known: FloatArray
+    known: FloatArray  # (n_cells,): fraction of each cell's records that `_told` says
 
     @classmethod
     def of(
@@ -451,7 +462,7 @@ class SetDistributions:
         difference: FloatArray = np.add.reduceat((learned - even) ** 2, starts) * sizes
         part = trust(difference, inside, sizes, 1 - known, records, n_classes)
         # Witnesses, of whom each value has as many, lie evenly.
-        return cls(even + (part * (1 - known))[owner] * (learned - even), known)
+        return cls(even + (part * (1 - known))[owner] * (learned - even), _told(known, part))
 
 
 _Even = Callable[[IntArray, FloatArray], FloatArray]
@@ -478,28 +489,18 @@ class Axis:
         shares: FloatArray = self.upto[last + 1] - self.upto[first]
         return shares
 
-    @cached_property
-    def _between(self) -> FloatArray:
-        """The middles between points, with one below and one above all."""
-        points = np.asarray(self.points, dtype=np.float64)
-        if points.size < 2:
-            return np.append(points - 0.5, points + 0.5)
-        middles = (points[:-1] + points[1:]) / 2
-        return np.concatenate(
-            [2 * points[:1] - middles[:1], middles, 2 * points[-1:] - middles[-1:]]
-        )
-
     def parts(self, cells: IntArray, start: IntArray, end: IntArray) -> FloatArray:
         """Return what lies from some parts to others, of what a range has between its ends.
 
         `cells`: the range of each; where nothing is learned of it, all lies evenly.
         """
         first, last = self.first[cells], self.last[cells]
-        edges, base = self._between, self.inside(first, last)
-        width = edges[last + 1] - edges[first]
-        even = np.divide(
-            edges[end + 1] - edges[start], width, out=np.ones(base.size), where=width > 0
-        )
+        base, at = self.inside(first, last), np.asarray(self.points, dtype=np.float64)
+        width = at[last] - at[first]
+        # Each reaches half the way to its neighbors.
+        low = (at[np.maximum(start - 1, first)] + at[start]) / 2
+        high = (at[end] + at[np.minimum(end + 1, last)]) / 2
+        even = np.divide(high - low, width, out=np.ones(base.size), where=width > 0)
         learned = np.divide(self.inside(start, end), base, out=even.copy(), where=base != 0)
         shares: FloatArray = self.trust * learned + (1 - self.trust) * even
         return shares
@@ -609,6 +610,7 @@ class RangeDistributions:
     own: FloatArray  # (n_cells,): fraction of its records known to be at either end
     is_each: bool  # Whether each part is one value of the column
     trust: float  # As of `Axis`
+    known: FloatArray  # (n_cells,): as of `SetDistributions`
 
     @classmethod
     def of(
@@ -649,7 +651,8 @@ class RangeDistributions:
         )  # fmt: skip
         difference = squares * widths / shares**2 - 1
         part = trust(difference, shares, last - first + 1, 1 - 2 * own, records, n_classes)
-        return cls(axis, first, last, own, axis.is_each and is_discrete, part)
+        is_each = axis.is_each and is_discrete
+        return cls(axis, first, last, own, is_each, part, _told(2 * own, part))
 
     def on(self, points: Any) -> Axis:
         """Return it with a value of each part."""

@@ -443,9 +443,9 @@ def _count_differences(session: Session, tables: CodeTables, rows: NumberedRows)
 
 # The ends of a column's ranges cut its values into parts. The table has a row for each distinct
 # cell: the shares of a set's values, or the first and the last part of a range, with the range's
-# share at either end; and the share of the records for which this is known. The row without a cell
-# has the share and the middle of each part, and as `known` the part of what lies between the ends
-# of ranges that follows these shares; the rest lies evenly.
+# share at either end; and the share of the records that do not add to errors. The row without a
+# cell has the share and the middle of each part, and as `known` the part of what lies between the
+# ends of ranges that follows these shares; the rest lies evenly.
 
 _TABLE: Final = (
     "SELECT * FROM json_to_recordset($1::text::json) AS r (attribute text, cell text,"
@@ -602,12 +602,13 @@ def _of_ranges(
         }
     ]
     lines += [
-        {"cell": row["cell"], "first": one, "last": other, "own": own, "known": 2 * own}
-        for row, one, other, own in zip(
+        {"cell": row["cell"], "first": one, "last": other, "own": own, "known": known}
+        for row, one, other, own, known in zip(
             rows,
             (1 + found.first).tolist(),
             (1 + found.last).tolist(),
             found.own.tolist(),
+            found.known.tolist(),
             strict=True,
         )
     ]
