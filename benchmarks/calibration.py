@@ -96,9 +96,7 @@ class Judgement:
             float(np.mean((likely_low - lost <= truth) & (truth <= likely_high + lost))),
             tuple(float(np.mean(off <= times * error + lost)) for times in (1, 2, 3)),
             float(np.median(error / scale) / max(np.median(off / scale), 1e-12)),
-            float(
-                np.sum((off / scale)[is_both]) / max(np.sum((by_paper / scale)[is_both]), 1e-12)
-            ),
+            float(np.sum((off / scale)[is_both]) / max(np.sum((by_paper / scale)[is_both]), 1e-12)),
             int(np.sum((truth < low - lost) | (truth > high + lost))),
         )
 

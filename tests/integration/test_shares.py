@@ -53,7 +53,8 @@ class ByHand:
         self.lines: dict[str, dict[str, Any]] = {c: {} for c in QUASI_IDENTIFIERS}
         for attribute, *line in fetch(
             parties.analyst,
-            f"SELECT attribute, cell, shares, first, last, own, points FROM published.{name}_est",
+            "SELECT attribute, cell, shares, first, last, own, points, known"
+            f" FROM published.{name}_est",
         ):
             self.lines[attribute][line[0]] = line[1:]
         self.elements = dict(
@@ -64,7 +65,7 @@ class ByHand:
         """How likely a record with this cell meets a condition that NULL does not meet."""
         if cell is None or cell == "(,)":
             return 0.0
-        shares, first, last, own, _ = self.lines[column][cell]
+        shares, first, last, own, *_ = self.lines[column][cell]
         if column == "job":
             return sum(
                 share
@@ -72,11 +73,18 @@ class ByHand:
                 if job is not None and meets(job)
             )
         low, high = self.ends(column, cell)
-        parts, *_, points = self.lines[column][None]
+        parts, *_, points, trust = self.lines[column][None]
         inside = list(zip(parts, points, strict=True))[first - 1 : last]
         met = sum(p for p, at in inside if meets(self.read(column, at)))
-        rest = met / sum(p for p, _ in inside)
+        values = self.between(column, low, high)
+        evenly = sum(map(meets, values)) / len(values)
+        rest = trust * met / sum(p for p, _ in inside) + (1 - trust) * evenly
         return float(own) * (meets(low) + meets(high)) + (1 - 2 * float(own)) * rest
+
+    def between(self, column: str, low: Any, high: Any) -> list[Any]:
+        if column == "day":
+            return [f"{low[:-2]}{day:02}" for day in range(int(low[-2:]), int(high[-2:]) + 1)]
+        return list(range(low, high + 1))
 
     def read(self, column: str, text: str) -> Any:
         return text if column == "day" else int(text)

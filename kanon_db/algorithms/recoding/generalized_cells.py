@@ -496,10 +496,12 @@ class Axis:
         """
         first, last = self.first[cells], self.last[cells]
         base, at = self.inside(first, last), np.asarray(self.points, dtype=np.float64)
-        width = at[last] - at[first]
-        # Each reaches half the way to its neighbors.
+        width = at[last] - at[first] + self.is_each
+        # Each reaches half the way to its neighbors, or is one value.
         low = (at[np.maximum(start - 1, first)] + at[start]) / 2
         high = (at[end] + at[np.minimum(end + 1, last)]) / 2
+        if self.is_each:
+            low, high = at[start], at[end] + 1
         even = np.divide(high - low, width, out=np.ones(base.size), where=width > 0)
         learned = np.divide(self.inside(start, end), base, out=even.copy(), where=base != 0)
         shares: FloatArray = self.trust * learned + (1 - self.trust) * even

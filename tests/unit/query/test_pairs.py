@@ -232,8 +232,9 @@ def test_sums_follow_from_the_pairs_of_each_bucket(case, is_average, is_of_value
         expected = (t, tt, t_low, t_high, 1)
     else:
         low, high = min(reached), max(reached)
-        if c_low == c_high:
-            low, high = max(low, t_low / c_low), min(high, t_high / c_low)
+        numbers_of = max(c_low, 1), c_high
+        low = max(low, min(t_low / n for n in numbers_of))
+        high = min(high, max(t_high / n for n in numbers_of))
         mean = t / c
         expected = (mean, tt - 2 * mean * tc + mean * mean * cc, low, high, c)
     numbers = found.estimate, found.variance, found.lower_bound, found.upper_bound, found.number
