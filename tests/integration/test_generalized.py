@@ -41,6 +41,19 @@ def test_refinement_never_loses_more(kanon: Functions | Package) -> None:
     assert refined["metrics"]["gcp"] < plain["metrics"]["gcp"]
 
 
+def test_a_bound_is_proven_where_it_is_asked_for(kanon: Functions | Package) -> None:
+    few = "data.people"
+    plain = kanon.generalize(few, "unbounded", k=5, method="mondrian", refine=False)["metrics"]
+    assert "gap" not in plain
+    options = '{"bound_time": 2}'
+    found = kanon.generalize(
+        few, "bounded", k=5, method="mondrian", refine=False, options=options
+    )["metrics"]  # fmt: skip
+    assert found["gcp"] == plain["gcp"]
+    assert 0 < found["lower_bound"] <= found["weighted_loss"]
+    assert found["gap"] == pytest.approx(1 - found["lower_bound"] / found["weighted_loss"])
+
+
 def sick(members: Sequence[int]) -> Counter[str]:
     return Counter(PEOPLE[number][-1] for number in members)
 

@@ -9,6 +9,7 @@ from kanon_db.algorithms.generalization.greedy_classes import (
     one_of_each,
     recommend,
 )
+from kanon_db.algorithms.generalization.loss_bound import bound_loss
 from kanon_db.algorithms.generalization.mondrian import (
     CutDomains,
     PartCut,
@@ -31,6 +32,7 @@ __all__ = [
     "PartCut",
     "PartTree",
     "Recommendation",
+    "bound_loss",
     "enforce",
     "gap_cut",
     "greedy_search",

@@ -13,7 +13,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from kanon_db.algorithms.generalization import enforce, one_of_each, recommend, refine, suppress
+from kanon_db.algorithms.generalization import (
+    bound_loss,
+    enforce,
+    one_of_each,
+    recommend,
+    refine,
+    suppress,
+)
 from kanon_db.algorithms.generalization.optimal_classes import (
     MOST_RECORDS,
     best_partition,
@@ -657,7 +664,13 @@ class Generalized(RowKind):
             entities=None if job.entities is None else job.entities.codes,
             workers=n_cores(), on_step=session.step,
         )  # fmt: skip
-        return MethodResult((rows, microdata, found.result), found.proof, method)
+        proof, seconds = found.proof, request.options.bound_time
+        if proof is None and seconds is not None and not (found.result < 0).any():
+            session.step("bounding the loss")
+            bound = bound_loss(microdata, request.k, found.result, pulse=job.pulse(seconds))
+            loss = measure_classes(microdata, found.result).weighted_loss
+            proof = proof_of_published(bound, microdata, loss)
+        return MethodResult((rows, microdata, found.result), proof, method)
 
     def write(self, job: Job[GeneralizedRequest], found: MethodResult) -> Written:
         """Write cells and rows; check that each original value lies within its cell."""

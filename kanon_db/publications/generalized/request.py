@@ -120,6 +120,12 @@ class GeneralizedOptions:
         default="set_partition",
         methods=("optimal",),
     )
+    bound_time: float | None = parameter(
+        SECONDS,
+        "Seconds more, for a proven bound on the loss of any classes (`optimal` has its own;"
+        " not on Spark).",
+        default=None,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
