@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 from hypothesis import given, settings
 
-from kanon_db.algorithms.generalization import bound_loss, optimal
+from kanon_db.algorithms.generalization import optimal, prove_least_loss
 from kanon_db.algorithms.recoding import ExactLoss, Microdata
 from tests.property.generalization_tables import tables
 
@@ -17,7 +17,7 @@ CASES = tables(9, 4, least_records=2)
 def test_no_classes_lose_less_than_the_bound(case: tuple[Microdata, int]) -> None:
     table, k = case[0], max(case[1], 2)
     best = optimal(table, k)
-    found = bound_loss(table, k, best.class_of_record)
+    found = prove_least_loss(table, k, best.class_of_record)
     assert found.objective == best.proof.objective
     assert found.lower_bound <= best.proof.objective
     # No weaker than what each record loses at least in a class of k records

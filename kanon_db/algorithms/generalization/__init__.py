@@ -9,7 +9,6 @@ from kanon_db.algorithms.generalization.greedy_classes import (
     one_of_each,
     recommend,
 )
-from kanon_db.algorithms.generalization.loss_bound import bound_loss
 from kanon_db.algorithms.generalization.mondrian import (
     CutDomains,
     PartCut,
@@ -24,6 +23,7 @@ from kanon_db.algorithms.generalization.optimal_classes import (
     split_carry,
 )
 from kanon_db.algorithms.generalization.postprocessing import enforce, refine, suppress
+from kanon_db.algorithms.generalization.set_partition import prove_least_loss
 
 __all__ = [
     "CutDomains",
@@ -32,7 +32,6 @@ __all__ = [
     "PartCut",
     "PartTree",
     "Recommendation",
-    "bound_loss",
     "enforce",
     "gap_cut",
     "greedy_search",
@@ -42,6 +41,7 @@ __all__ = [
     "mondrian",
     "one_of_each",
     "optimal",
+    "prove_least_loss",
     "recommend",
     "refine",
     "split_carry",

@@ -1,13 +1,17 @@
-"""Searches for the classes of least reduced cost: the pricing step of column generation."""
+"""Searches for the classes of least reduced cost: the pricing step of column generation.
+
+In a small table, for all of them, record by record; in a large one, for one with each type of
+records, by the boxes that cover classes.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import BoolArray, IntArray, Integer, WordArray
+from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray, Integer, WordArray
 from kanon_db.algorithms.ground.computation import Pulse, kernel
 from kanon_db.algorithms.recoding.loss import NULL, ExactLoss
 
@@ -508,3 +512,268 @@ class ClassSearch:
         return CandidateClasses(
             members, self._found.sizes[:n].copy(), self._found.losses[:n].copy()
         )
+
+
+_MOST_NODES: Final = 3000  # of the search for one record; beyond, open ones keep their bounds
+_TOLERANCE: Final = 13  # Each node lets the search end 1 / 2^13 of the record's loss earlier
+MOST_OPEN: Final = 64
+"""Open nodes of the search for one record."""
+
+
+class OpenBoxes(NamedTuple):
+    """Open nodes of the search: boxes that classes must cover at least."""
+
+    low: IntArray  # (depth, m): least number of the box, NO_LIMIT if it has none
+    high: IntArray  # (depth, m)
+    null: BoolArray  # (depth, m): whether it has NULL
+    has: BoolArray  # (depth, m, c): which categories it has
+    n_has: IntArray  # (depth, m): how many
+    candidates: CodeArray  # (depth, t): types that classes may hold
+    n_candidates: IntArray  # (depth,)
+
+
+class LargestDuals(NamedTuple):
+    """The largest multipliers among some records."""
+
+    values: IntArray  # (2k - 2,): descending
+    types: IntArray
+    size: IntArray  # (1,)
+
+
+class Companions(NamedTuple):
+    """For each type, the class that is paid best with it: what is left to pay, and its members."""
+
+    shortages: IntArray  # (t,): least of (loss - mean multiplier), rounded down
+    members: CodeArray  # (t, 2k - 1): types of that class, filled up with -1
+    sizes: IntArray  # (t,)
+
+
+@kernel
+def _measure_box(types: DistinctRecords, node: OpenBoxes, d: int, u: int) -> int:
+    """Return the loss of the box of a node, made to cover a type."""
+    loss = 0
+    for j in range(types.numeric.size):
+        value = types.values[u, j]
+        if not types.numeric[j]:
+            loss += types.of_count[j, node.n_has[d, j] + (not node.has[d, j, value])]
+            continue
+        null = node.null[d, j] or value == NULL
+        low, high = node.low[d, j], node.high[d, j]
+        if value != NULL:
+            low, high = min(low, value), max(high, value)
+        if low <= high:
+            loss += types.whole[j] if null else high - low
+    return loss
+
+
+@kernel
+def _covers(types: DistinctRecords, node: OpenBoxes, d: int, u: int, wanted: int) -> bool:
+    """Tell whether the box of a node, made to cover a type, covers another one."""
+    for j in range(types.numeric.size):
+        value, sought = types.values[u, j], types.values[wanted, j]
+        if not types.numeric[j]:
+            if sought != value and not node.has[d, j, sought]:
+                return False
+            continue
+        null = node.null[d, j] or value == NULL
+        low, high = node.low[d, j], node.high[d, j]
+        if value != NULL:
+            low, high = min(low, value), max(high, value)
+        if null and low <= high:
+            continue
+        if sought == NULL:
+            if not null:
+                return False
+        elif not low <= sought <= high:
+            return False
+    return True
+
+
+@kernel
+def _cover(types: DistinctRecords, node: OpenBoxes, d: int, u: int) -> None:
+    """Make the box of a node cover a type."""
+    for j in range(types.numeric.size):
+        value = types.values[u, j]
+        if not types.numeric[j]:
+            node.n_has[d, j] += not node.has[d, j, value]
+            node.has[d, j, value] = True
+        elif value == NULL:
+            node.null[d, j] = True
+        else:
+            node.low[d, j] = min(node.low[d, j], value)
+            node.high[d, j] = max(node.high[d, j], value)
+
+
+@kernel
+def _insert_dual(top: LargestDuals, value: int, kind: int, copies: int) -> bool:
+    """Insert the multiplier of some records of a type; tell whether any is among the largest."""
+    n, most = top.size[0], top.values.size
+    changed = False
+    for _ in range(min(copies, most)):
+        if n == most and value <= top.values[n - 1]:
+            break
+        place = min(n, most - 1)
+        while place > 0 and top.values[place - 1] < value:
+            top.values[place], top.types[place] = top.values[place - 1], top.types[place - 1]
+            place -= 1
+        top.values[place], top.types[place] = value, kind
+        n = min(n + 1, most)
+        changed = True
+    top.size[0] = n
+    return changed
+
+
+@kernel
+def _choose_size(top: LargestDuals, own: int, k: int) -> tuple[int, int]:
+    """Return the sum of the multipliers of the class with the largest mean, and its size."""
+    total = own
+    for i in range(k - 1):
+        total += top.values[i]
+    size = k
+    while size - 1 < top.size[0] and top.values[size - 1] * size > total:
+        total += top.values[size - 1]
+        size += 1
+    return total, size
+
+
+@kernel
+def _price_class(
+    types: DistinctRecords,
+    k: int,
+    multipliers: IntArray,  # (t,)
+    largest_mean: int,  # of any class
+    t: int,
+    node: OpenBoxes,
+    top: LargestDuals,
+    distances: IntArray,  # (t,): scratch
+    least: int,  # A class that is known
+    members: CodeArray,  # (2k - 1,): its members, to be overwritten by better ones
+) -> tuple[int, int]:
+    """Find what is left to pay for the class that is paid best, and its size (0: the known one)."""
+    scale = max(multipliers[t], abs(least))
+    own, better_size, open_bound, n_nodes = multipliers[t], 0, NO_LIMIT, 0
+    node.low[0], node.high[0], node.null[0] = NO_LIMIT, -NO_LIMIT, False
+    node.has[0], node.n_has[0] = False, 0
+    _cover(types, node, 0, t)
+    n = 0
+    for u in range(types.copies.size):
+        if loss_of_pair(types, t, u) < least + largest_mean:
+            node.candidates[0, n] = u
+            n += 1
+    node.n_candidates[0] = n
+    d = 0
+    while d >= 0:
+        n_nodes += 1
+        # The candidates by what the box loses with them
+        n = 0
+        for i in range(node.n_candidates[d]):
+            u = node.candidates[d, i]
+            loss = _measure_box(types, node, d, u)
+            if loss < least + largest_mean:
+                node.candidates[d, n] = u
+                distances[n] = loss
+                n += 1
+        order = np.argsort(distances[:n])
+        near = node.candidates[d, :n][order]
+        losses = distances[:n][order]
+        # What classes lose at least whose farthest record is that one
+        top.size[0] = 0
+        bound, place, last, total, size = NO_LIMIT, -1, -1, 0, 0
+        for i in range(n):
+            u = near[i]
+            if _insert_dual(top, multipliers[u], u, types.copies[u] - (u == t)) and (
+                top.size[0] >= k - 1
+            ):
+                total, size = _choose_size(top, own, k)
+            if size:
+                at_least = losses[i] + (-total) // size
+                if at_least < least:
+                    last = i
+                if at_least < bound:
+                    bound, place = at_least, i
+        if bound >= least - (scale * n_nodes >> _TOLERANCE):
+            open_bound = min(open_bound, bound)
+            d -= 1
+            continue
+        top.size[0] = 0
+        for i in range(place + 1):
+            u = near[i]
+            _insert_dual(top, multipliers[u], u, types.copies[u] - (u == t))
+        total, size = _choose_size(top, own, k)
+        # The box of these records: the next node's place is free for it
+        loss, farthest = _measure_class(types, node, d, t, top, size), -1
+        shortage = loss + (-total) // size
+        if shortage < least:
+            least, better_size = shortage, size
+            members[:] = -1
+            members[0] = t
+            for i in range(size - 1):
+                members[i + 1] = top.types[i]
+        if shortage == bound:
+            d -= 1
+            continue
+        if n_nodes >= _MOST_NODES or d + 2 >= MOST_OPEN:
+            open_bound = min(open_bound, bound)
+            d -= 1
+            continue
+        dearest = -1
+        for i in range(size - 1):
+            at = _measure_box(types, node, d, top.types[i])
+            if at > dearest:
+                dearest, farthest = at, top.types[i]
+        # Either the box covers that record, or none whose box would
+        node.low[d + 1], node.high[d + 1], node.null[d + 1] = (
+            node.low[d],
+            node.high[d],
+            node.null[d],
+        )
+        node.has[d + 1], node.n_has[d + 1] = node.has[d], node.n_has[d]
+        _cover(types, node, d + 1, farthest)
+        node.n_candidates[d + 1] = last + 1
+        rest = 0
+        for i in range(last + 1):
+            node.candidates[d + 1, i] = near[i]
+            if not _covers(types, node, d, near[i], farthest):
+                node.candidates[d, rest] = near[i]
+                rest += 1
+        node.n_candidates[d] = rest
+        d += 1
+    return min(least, open_bound), better_size
+
+
+@kernel
+def _measure_class(
+    types: DistinctRecords, node: OpenBoxes, d: int, t: int, top: LargestDuals, size: int
+) -> int:
+    """Return the loss of a record in the class of a type and the first records of the top."""
+    e = d + 1
+    node.low[e], node.high[e], node.null[e] = NO_LIMIT, -NO_LIMIT, False
+    node.has[e], node.n_has[e] = False, 0
+    for i in range(size - 1):
+        _cover(types, node, e, top.types[i])
+    return _measure_box(types, node, e, t)
+
+
+@kernel
+def find_companions(
+    types: DistinctRecords, k: int, multipliers: IntArray, first: int, last: int,
+    largest_mean: int, companions: Companions, node: OpenBoxes, top: LargestDuals,
+    distances: IntArray,
+) -> None:  # fmt: skip
+    """Find the shortages of some types, starting from the classes that are known."""
+    for t in range(first, last):
+        size = companions.sizes[t]
+        top.size[0] = 0
+        total = multipliers[t]
+        for i in range(size - 1):
+            u = companions.members[t, i + 1]
+            top.types[i] = u
+            total += multipliers[u]
+        least = _measure_class(types, node, 0, t, top, size) + (-total) // size
+        shortage, better = _price_class(
+            types, k, multipliers, largest_mean, t, node, top, distances, least,
+            companions.members[t],
+        )  # fmt: skip
+        companions.shortages[t] = shortage
+        if better:
+            companions.sizes[t] = better

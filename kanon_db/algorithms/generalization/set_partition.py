@@ -1,23 +1,29 @@
 """Finds optimal classes by set partitioning: enumeration or column generation, with a proof.
 
 HiGHS solves the restricted master problem; an exact search over given classes proves the optimum.
+For tables of any size, subgradients raise a bound without a master problem.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import highspy
 import numpy as np
 import numpy.typing as npt
 
 from kanon_db.algorithms.generalization._class_search import (
+    MOST_OPEN,
     NO_LIMIT,
     CandidateClasses,
     ClassSearch,
+    Companions,
     DistinctRecords,
+    LargestDuals,
+    OpenBoxes,
     PairCuts,
+    find_companions,
     loss_of_pair,
 )
 from kanon_db.algorithms.ground.arrays import (
@@ -27,8 +33,10 @@ from kanon_db.algorithms.ground.arrays import (
     IntArray,
     SmallIntArray,
 )
-from kanon_db.algorithms.ground.computation import Proof, Pulse, kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse, kernel
 from kanon_db.algorithms.ground.solver import new_solver, run
+from kanon_db.algorithms.recoding.loss import ExactLoss
+from kanon_db.algorithms.recoding.microdata import Microdata, check_k, sort_order
 from kanon_db.errors import InvalidParameterError
 
 _DONE, _PAUSED = 0, 1
@@ -677,3 +685,167 @@ class _ColumnGeneration:
                 return
             self.bound = limit
             step += step // 2
+
+
+_TYPES_PER_PART: Final = 256
+_MOMENTUM: Final = 0.6
+_LEAST_STEP: Final = 2.0**-6
+_PATIENCE: Final = 4  # Rounds without a better bound, until steps are halved
+
+
+def prove_least_loss(
+    microdata: Microdata, k: int, class_of_record: IntArray, *, pulse: Pulse = UNLIMITED
+) -> Proof:
+    """Bound the loss of all classes of at least k records from below, beside that of some.
+
+    Parameters
+    ----------
+    microdata : Microdata
+    k : int
+        Fewest records of a class, at least 2.
+    class_of_record : ndarray of int64, shape (n_records,)
+        Classes of at least k records, whose loss the bound is compared with.
+    pulse : Pulse
+        When time is over, the bound is the best that was reached. Beaten every few milliseconds.
+
+    Returns
+    -------
+    Proof
+        The loss of the classes, and the bound.
+
+    Notes
+    -----
+    **Source:** the dual of set partitioning, raised by subgradients (Held, Wolfe and Crowder 1974).
+
+    For any multipliers y, record i pays y_i + min (c(S) - mean of y in S), over the classes S with
+    i of k to 2k - 1 records, each of which loses c(S). So the records of a class S together pay at
+    most its loss, |S| c(S). Larger classes never beat their split. Without multipliers, each record
+    pays for the least box that holds k records, and it itself; they charge outliers for the
+    companions that they need.
+
+    The minimum is found exactly by branch and bound: each record either lies in the box of the
+    class, or neither it nor any record lies there with which the box would hold it. Where that
+    takes long, it is bounded. All numbers are whole.
+
+    Examples
+    --------
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+    >>> age = Attribute(4, numbers=np.array([20.0, 30.0, 50.0, 60.0]), lower=20, upper=60)
+    >>> prove_least_loss(Microdata([[0], [1], [2], [3]], (age,)), 2, np.array([0, 0, 1, 1])).gap
+    0.0
+    """
+    check_k(k, microdata.n_records)
+    exact = ExactLoss.of(microdata, "ncp")
+    objective = exact.units_of(class_of_record)
+    if not objective:
+        return Proof.of(0, 0, exact.unit)
+    types = DistinctRecords.of(exact, sort_order(microdata))
+    factor = 1
+    while 2 * factor * types.largest_loss <= _PRECISION:
+        factor *= 2
+    payments = _Payments(types.scaled(factor), k, objective * factor)
+    payments.raise_bound(pulse)
+    return Proof.of(objective, -(-payments.bound // factor), exact.unit)
+
+
+class _Payments:
+    """What the records of each type pay."""
+
+    def __init__(self, types: DistinctRecords, k: int, objective: int) -> None:
+        self._types, self._k, self._objective = types, k, objective
+        n_types, m = types.values.shape
+        n_categories = types.of_count.shape[1]
+        self._scratch = (
+            OpenBoxes(
+                np.zeros((MOST_OPEN, m), dtype=np.int64),
+                np.zeros((MOST_OPEN, m), dtype=np.int64),
+                np.zeros((MOST_OPEN, m), dtype=np.bool_),
+                np.zeros((MOST_OPEN, m, n_categories), dtype=np.bool_),
+                np.zeros((MOST_OPEN, m), dtype=np.int64),
+                np.zeros((MOST_OPEN, n_types), dtype=np.int32),
+                np.zeros(MOST_OPEN, dtype=np.int64),
+            ),
+            LargestDuals(
+                np.zeros(2 * k - 2, dtype=np.int64),
+                np.zeros(2 * k - 2, dtype=np.int64),
+                np.zeros(1, dtype=np.int64),
+            ),
+            np.zeros(n_types, dtype=np.int64),
+        )
+        self._companions = Companions(
+            np.zeros(n_types, dtype=np.int64),
+            _list_neighbors(types.copies, k),
+            np.full(n_types, k, dtype=np.int64),
+        )
+        self._best = np.zeros(n_types, dtype=np.int64)
+        self.bound = 0
+        """What all records pay together."""
+
+    def raise_bound(self, pulse: Pulse) -> None:
+        """Change the multipliers until the bound meets the loss, rises no more, or time is over."""
+        copies = self._types.copies
+        multipliers, direction = np.zeros(copies.size, dtype=np.int64), np.zeros(copies.size)
+        step, waited = 1.0, 0
+        while step >= _LEAST_STEP and self.bound < self._objective:
+            paid = self._pay(multipliers, pulse)
+            if paid is None:
+                return
+            total = int(paid @ copies)
+            waited = 0 if total > self.bound + (self.bound >> 12) else waited + 1
+            if total > self.bound:
+                self.bound, self._best = total, paid
+            if waited == _PATIENCE:
+                step, waited = step / 2, 0
+                paid, direction = self._best, np.zeros(copies.size)
+            direction = self._count_uses() + _MOMENTUM * direction
+            length = float(copies @ direction**2)
+            if not length:
+                multipliers = paid
+                step /= 2
+                continue
+            move = step * (self._objective - total) / length * direction
+            multipliers = paid + np.rint(move).astype(np.int64)
+
+    def _pay(self, multipliers: IntArray, pulse: Pulse) -> IntArray | None:
+        """Find what each type pays; without multipliers, those not reached in time pay nothing."""
+        types, k, companions = self._types, self._k, self._companions
+        largest = np.sort(multipliers)[::-1][:k]
+        copies = types.copies[np.argsort(multipliers)[::-1][:k]]
+        largest_mean = int(-(-np.repeat(largest, copies)[:k].sum() // k))
+        companions.shortages[:] = 0
+        for first in range(0, types.copies.size, _TYPES_PER_PART):
+            pulse.beat()
+            if pulse.is_over:
+                if multipliers.any():
+                    return None
+                break
+            last = min(first + _TYPES_PER_PART, types.copies.size)
+            find_companions(
+                types, k, multipliers, first, last, largest_mean, companions, *self._scratch
+            )
+        paid: IntArray = multipliers + companions.shortages
+        return paid
+
+    def _count_uses(self) -> FloatArray:
+        """Tell how much more often each record pays than it is needed as a companion."""
+        copies, companions = self._types.copies, self._companions
+        shares = np.repeat(copies / companions.sizes, companions.members.shape[1])
+        members = companions.members.reshape(-1)
+        is_member = members >= 0
+        needed = np.bincount(members[is_member], shares[is_member], minlength=copies.size)
+        return 1 - needed / copies
+
+
+def _list_neighbors(copies: IntArray, k: int) -> CodeArray:
+    """Take for each type k records that are neighbors in the order of the types, one of its own."""
+    record = np.repeat(np.arange(copies.size, dtype=np.int32), copies)
+    first = np.cumsum(copies) - copies
+    start = np.minimum(first, record.size - k)
+    members = np.full((copies.size, 2 * k - 1), -1, dtype=np.int32)
+    members[:, :k] = record[start[:, np.newaxis] + np.arange(k)]
+    # The type's own record comes first.
+    place = first - start
+    rows = np.arange(copies.size)
+    members[rows, place] = members[:, 0]
+    members[:, 0] = rows
+    return members

@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 
 from kanon_db.algorithms.generalization import (
-    bound_loss,
     enforce,
     one_of_each,
+    prove_least_loss,
     recommend,
     refine,
     suppress,
@@ -667,7 +667,7 @@ class Generalized(RowKind):
         proof, seconds = found.proof, request.options.bound_time
         if proof is None and seconds is not None and not (found.result < 0).any():
             session.step("bounding the loss")
-            bound = bound_loss(microdata, request.k, found.result, pulse=job.pulse(seconds))
+            bound = prove_least_loss(microdata, request.k, found.result, pulse=job.pulse(seconds))
             loss = measure_classes(microdata, found.result).weighted_loss
             proof = proof_of_published(bound, microdata, loss)
         return MethodResult((rows, microdata, found.result), proof, method)
