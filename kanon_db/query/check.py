@@ -633,7 +633,7 @@ class _Checker:
         for expression in listed if grouped and not self._text.sets else ():
             if ex.has_aggregate(expression) or isinstance(expression, ex.GroupMark):
                 continue
-            bound, type_ = self._binder.value(self._look_up(expression))
+            bound, type_ = self._binder.value(expression)
             # What follows from the groups' values is one more of them, and divides no group.
             if (
                 bound not in grouped
@@ -687,7 +687,7 @@ class _Checker:
                 continue
             if isinstance(item.expression, ex.GroupMark):
                 continue
-            if self._binder.value(self._look_up(item.expression))[0] == bound:
+            if self._binder.value(item.expression)[0] == bound:
                 return item.alias
         return _default_name(bound)
 
@@ -704,7 +704,7 @@ class _Checker:
             if isinstance(item.expression, ex.GroupMark):
                 self._mark(item, item.expression, keys)
                 continue
-            bound, _ = self._binder.value(self._look_up(item.expression))
+            bound, _ = self._binder.value(item.expression)
             if not ex.columns(bound):
                 self._fix(item, keys)
                 continue
