@@ -1,4 +1,4 @@
-"""Rewrites hints for the caller: as options and commands for the shell, or as Python.
+"""Rewrites hints for the caller: as options and commands, as Python, or as tools of a model.
 
 Operations write them as SQL, such as ``replace => true`` or ``kanon.register_source``. A parameter
 has the same name everywhere, so the command line and Python can say the same in their own words.
@@ -25,6 +25,9 @@ _FUNCTION: Final = re.compile(
 _PUBLICATIONS: Final = "TABLE kanon.publications"
 _QUERY: Final = ("estimate", "estimate_count", "estimate_counts")
 """Functions that one command stands for."""
+
+_TOOLS: Final = {"explain_count": "explain", "draw": "draw"}
+"""The tools of a language model that are functions by another name."""
 
 _FLAGS: Final = ("true", "false")
 
@@ -60,6 +63,20 @@ def for_python(text: str) -> str:
     'types={"zip": "text"} or readers=["alice", "bob"]'
     """
     return _ARGUMENT.sub(_keyword, text.replace(_PUBLICATIONS, "kanon.publications()"))
+
+
+def for_models(text: str) -> str:
+    """Say it to a language model, which has the tools of `kanon mcp`.
+
+    Examples
+    --------
+    >>> for_models("TABLE kanon.publications lists the ones that you may read")
+    'list_publications lists the ones that you may read'
+    >>> for_models("write FROM a_b, or pass publication => 'a_b'; there are also a_k")
+    'write FROM a_b; there are also a_k'
+    """
+    text = re.sub(rf",? or pass {_ARGUMENT.pattern}", "", text)
+    return _FUNCTION.sub(_tool, text.replace(_PUBLICATIONS, "list_publications"))
 
 
 @contextmanager
@@ -104,6 +121,11 @@ def _command(found: re.Match[str]) -> str:
     for argument in re.findall(rf"(?:[a-z_]+ => )?(?:{_VALUE})", given or ""):
         words.append(argument if " => " in argument else _word(argument))
     return " ".join(words)
+
+
+def _tool(found: re.Match[str]) -> str:
+    name = found["name"]
+    return "ask" if name in _QUERY else _TOOLS.get(name, found[0])
 
 
 def _keyword(found: re.Match[str]) -> str:

@@ -18,6 +18,7 @@ from kanon_db.declaration.shown import plain
 from kanon_db.errors import KanonError, NotFoundError, PermissionDeniedError, ServerError
 from kanon_db.interfaces.python import Kanon
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
+from kanon_db.wording import for_models
 
 INSTRUCTIONS: Final = (
     "Answers counts, sums, averages and the like from anonymized publications; it has no rows of"
@@ -58,6 +59,34 @@ UNION ALL
 SELECT 'it may create schemas', format('REVOKE CREATE ON DATABASE %I FROM %I, or from PUBLIC or the'
     ' role that has it', current_database(), current_user)
 WHERE has_database_privilege(current_database(), 'CREATE')
+UNION ALL
+SELECT format('it may SELECT pg_catalog.%I', c.relname),
+    format('REVOKE SELECT ON pg_catalog.%I FROM %I, or from PUBLIC or the role that has it',
+        c.relname, current_user)
+FROM pg_class AS c
+WHERE c.relnamespace = 'pg_catalog'::regnamespace AND c.relkind IN ('r', 'v')
+  AND has_table_privilege(c.oid, 'SELECT') AND NOT EXISTS (
+    SELECT FROM pg_init_privs AS i, aclexplode(i.initprivs) AS a
+    WHERE i.classoid = 'pg_class'::regclass AND i.objoid = c.oid AND i.objsubid = 0
+      AND a.grantee = 0 AND a.privilege_type = 'SELECT')
+UNION ALL
+SELECT format('it may execute %s, which has its owner''s rights', p.oid::regprocedure),
+    format('REVOKE EXECUTE ON FUNCTION %s FROM %I, or from PUBLIC or the role that has it',
+        p.oid::regprocedure, current_user)
+FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+WHERE p.prosecdef AND n.nspname NOT IN ('kanon', 'pg_catalog')
+  AND has_schema_privilege(n.oid, 'USAGE') AND has_function_privilege(p.oid, 'EXECUTE')
+UNION ALL
+SELECT format('it may read large object %s', l.oid),
+    format('REVOKE ALL ON LARGE OBJECT %s FROM %I, or from PUBLIC or the role that has it', l.oid,
+        current_user)
+FROM pg_largeobject_metadata AS l
+WHERE pg_has_role(current_user, l.lomowner, 'USAGE') OR EXISTS (SELECT FROM aclexplode(l.lomacl)
+    AS a WHERE a.grantee = 0 OR pg_has_role(current_user, a.grantee, 'USAGE'))
+UNION ALL
+SELECT format('it may use foreign server %I', srvname), format('REVOKE USAGE ON FOREIGN SERVER %I'
+    ' FROM %I, or from PUBLIC or the role that has it', srvname, current_user)
+FROM pg_foreign_server WHERE has_server_privilege(oid, 'USAGE')
 ORDER BY 1 LIMIT 1
 """
 
@@ -166,7 +195,7 @@ def serve(dsn: str) -> None:
                 try:
                     return json.dumps(tool(*args, **given), ensure_ascii=False)
                 except KanonError as error:
-                    texts = filter(None, (error.message, error.detail, error.hint))
+                    texts = filter(None, (error.message, error.detail, for_models(error.hint)))
                     raise ToolError("\n".join(texts)) from None
 
         call.__annotations__ = {**tool.__annotations__, "return": "str"}

@@ -107,6 +107,13 @@ def test_forty_questions_and_ten_attacks(parties: Parties, reader: str) -> None:
     assert fetch(parties.publisher, "SELECT count(*) FROM data.agents") == [(200,)]
 
 
+_UNDONE = (
+    "REVOKE SELECT ON pg_statistic FROM {role}", "DROP FUNCTION IF EXISTS data.all_rows()",
+    "SELECT lo_unlink(oid) FROM pg_largeobject_metadata",
+    "DROP FOREIGN DATA WRAPPER IF EXISTS w CASCADE",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("grant", "named"),
     [
@@ -117,6 +124,22 @@ def test_forty_questions_and_ten_attacks(parties: Parties, reader: str) -> None:
         ("GRANT CREATE ON DATABASE {database} TO {role}", "it may create schemas"),
         ("GRANT TRUNCATE ON data.agents TO {role}", "it may TRUNCATE data.agents"),
         ("ALTER ROLE {role} CREATEDB", "it is allowed to create databases"),
+        ("GRANT SELECT ON pg_statistic TO {role}", "it may SELECT pg_catalog.pg_statistic"),
+        (
+            "CREATE FUNCTION data.all_rows() RETURNS int SECURITY DEFINER LANGUAGE sql RETURN 1",
+            "it may execute data.all_rows(), which has its owner's rights",
+        ),
+        (
+            "SELECT lo_create(4711); GRANT SELECT ON LARGE OBJECT 4711 TO {role}",
+            "it may read large object 4711",
+        ),
+        (
+            (
+                "CREATE FOREIGN DATA WRAPPER w; CREATE SERVER far FOREIGN DATA WRAPPER w;"
+                " GRANT USAGE ON FOREIGN SERVER far TO {role}"
+            ),
+            "it may use foreign server far",
+        ),
     ],
 )
 def test_a_login_with_more_rights_is_refused(
@@ -130,8 +153,11 @@ def test_a_login_with_more_rights_is_refused(
     dsn = make_conninfo(parties.dsn, user=role)
     AgentTools(dsn).close()
     database = quoted(parties.admin.info.dbname)
-    fetch(parties.admin, grant.format(role=quoted(role), database=database))
+    for statement in grant.format(role=quoted(role), database=database).split("; "):
+        fetch(parties.admin, statement)
     with pytest.raises(PermissionDeniedError) as refused:
         AgentTools(dsn)
     assert refused.value.detail == named
     fetch(parties.publisher, f"REVOKE USAGE ON SCHEMA data FROM {quoted(role)}")
+    for statement in _UNDONE:
+        fetch(parties.admin, statement.format(role=quoted(role)))
