@@ -46,6 +46,9 @@ RELATIONS: Final[Mapping[str, str]] = {
 }
 """What readers may want of a publication, and how its name ends there; rows are a view only."""
 
+_WITH_FIGURES: Final = ("view", "sat", LIKELY.removeprefix("_"))
+"""Relations of buckets with counts of values, or with weights, which are shares by them."""
+
 _BYTES_AT_ONCE: Final = 8 << 20
 """What is read before it is written; of Parquet, it becomes a group of rows."""
 
@@ -95,7 +98,7 @@ def export(
     replace : bool
         Whether to overwrite the file.
     figures : FigureRule, optional
-        A rule beside that of the publication: the counts of SAT are figures.
+        A rule beside that of the publication: counts and weights of buckets are figures.
 
     Raises
     ------
@@ -118,10 +121,12 @@ def export(
     session.step("looking at the publication")
     publication = find_publication(session, name)
     oid = _readable(session, publication, relation)
-    if relation == "sat" and stricter(publication.figures, figures) is not None:
+    has_figures = kind_named(publication.kind).shape == "buckets" and relation in _WITH_FIGURES
+    if has_figures and stricter(publication.figures, figures) is not None:
         raise InvalidParameterError(
-            "the counts of a bucket's values are not shown, by the rule of figures",
-            hint="export the view, whose rows are records",
+            "how often a bucket has a value is not shown, by the rule of figures",
+            hint="export qit, which has no such numbers, or draws, which are made up; or ask"
+            " kanon.estimate",
         )
     table = session.identifier(published_schema(session), name + RELATIONS[relation])
     columns = [_FileColumn.of(session, column) for column in column_types(session, oid).values()]

@@ -51,6 +51,7 @@ def publications(parties: Parties) -> None:
     kanon.generalize("data.told", "told_g", k=3, method="mondrian", figures=RULE)
     kanon.suppress("data.told", "told_p", k=3, figures=RULE)
     kanon.generalize("data.told", "plain_g", k=3, method="mondrian")
+    kanon.publish("data.told", "plain_b", privacy='{"default": 0.8}')
 
 
 @pytest.fixture
@@ -208,12 +209,33 @@ def test_having_and_order_see_what_is_shown(reader: Kanon) -> None:
         assert pd.isna(first["estimate"].iloc[-1])
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_groups_are_aggregated_as_they_are_shown(
+    parties: Parties, reader: Kanon, name: str
+) -> None:
+    question = (
+        "SELECT COUNT(*) AS c, SUM(n) AS s, MAX(n) AS m, MIN(n) AS l, AVG(n) AS a FROM"
+        " (SELECT town, sick, COUNT(*) AS n FROM {} GROUP BY town, sick) AS t"
+    )
+    (true,) = fetch(parties.publisher, question.format("data.told"))
+    shown = reader.count(question.format(name))
+    for place, row in enumerate(shown.itertuples()):
+        low, high = row.lower_bound, row.upper_bound
+        assert pd.isna(low) or low <= true[place]
+        assert pd.isna(high) or high >= true[place]
+        assert place == 4 or pd.isna(row.estimate) or are_shown((row.estimate,))
+
+
 def test_files_and_reports_have_the_rule(parties: Parties, tmp_path: Path) -> None:
     with parties.publisher.transaction():
         kanon = Kanon(PsycopgSession(parties.publisher))
+        for relation in ("sat", "view", "wgt"):
+            with pytest.raises(InvalidParameterError, match="by the rule of figures"):
+                kanon.export("plain_b", tmp_path / "told.csv", relation=relation, figures=RULE)
         with pytest.raises(InvalidParameterError, match="by the rule of figures"):
-            kanon.export("told_b", tmp_path / "told.csv", relation="sat")
-        kanon.export("told_b", tmp_path / "told.csv")
+            kanon.export("told_b", tmp_path / "told.csv")
+        kanon.export("told_b", tmp_path / "told.csv", relation="qit")
+        kanon.export("told_g", tmp_path / "rows.csv")
         report = kanon.report("told_g", figures={"least": 10})
         assert "the smallest has fewer than 10 records" in report
         assert "300</b> records in the source" in report
