@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Final, NamedTuple, Self
 
@@ -154,7 +154,9 @@ class QueryAnswer(NamedTuple):
     def of(cls, opened: OpenQuery) -> Self:
         """Answer an opened query."""
         groups = answered(opened)
-        return cls(opened.query.asked, groups, notes_of(opened), opened.figures)
+        query = opened.query.asked
+        notes = [*notes_of(opened), *_notes_on_width(query, groups)]
+        return cls(query, groups, notes, opened.figures)
 
     @classmethod
     def told(cls, opened: OpenQuery) -> Self:
@@ -433,6 +435,18 @@ def notes_of(opened: OpenQuery) -> list[str]:
                 f'no published record has {some} that column "{column.name}" is compared with'
             )
     return notes
+
+
+def _notes_on_width(query: Query, groups: Sequence[Group]) -> Iterator[str]:
+    """Say which numbers an analyst learns nothing from."""
+    for place, measure in query.shown:
+        n_untold = sum(group.estimates[place].is_untold for group in groups)
+        if n_untold:
+            where = f" in {n_untold} of {len(groups)} groups" if query.keys else ""
+            yield (
+                f"this publication does not tell {measure.label}{where}: nearly all that is"
+                " possible is likely"
+            )
 
 
 def _text_constants(query: Query) -> dict[Column, list[Constant]]:

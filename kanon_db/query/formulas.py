@@ -27,6 +27,10 @@ inside; ``python -m benchmarks calibration`` prints how many do.
 """
 
 
+_NEARLY_ALL: Final = 0.9
+"""The part of what is possible that is likely where an answer tells nothing, at least."""
+
+
 @dataclass(frozen=True, slots=True)
 class Estimated(ShownResult):
     """The answer to one aggregate; see docs/understand/estimation.md."""
@@ -41,6 +45,15 @@ class Estimated(ShownResult):
     likely_low: float | None = field(init=False)
     likely_high: float | None = field(init=False)
     likely: InitVar[tuple[float, float] | None] = None  # where estimate and error do not say it
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether nearly all that is possible is likely."""
+        ends = self.lower_bound, self.upper_bound, self.likely_low, self.likely_high
+        if None in ends:
+            return False
+        low, high, likely_low, likely_high = (float(end) for end in ends if end is not None)
+        return low < high and likely_high - likely_low >= _NEARLY_ALL * (high - low)
 
     def __post_init__(self, likely: tuple[float, float] | None) -> None:
         low, high = likely or _likely(self)

@@ -124,9 +124,11 @@ def test_suppressed_cells_hide_groups(parties: Parties) -> None:
     """The answer says so, and an error of 0 does not pass a hidden third of the cells for known."""
     rows, heard = answer_of(parties, "SELECT town, COUNT(*) FROM town_p GROUP BY town")
     assert rows == [(60, 10, 40, 60)]
-    assert heard == [
+    hidden, untold = heard
+    assert hidden == (
         'there may be groups that are not listed: cells of column "town" are suppressed'
-    ]
+    )
+    assert untold.startswith("this publication does not tell count(*) in 1 of 1 groups: ")
     ((estimate, error, low, high),), _ = answer_of(
         parties, "SELECT COUNT(*) FROM town_p WHERE town = 'b45'"
     )
