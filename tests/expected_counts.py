@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from kanon_db.query.layout import Assignment
 from tests.integration.parties import Connection, fetch, quoted, value
 
 UNTOLD = 0.15
@@ -25,7 +24,6 @@ UNTOLD = 0.15
 
 def of_buckets(
     buckets: Iterable[tuple[int, int, int]],
-    assignment: Assignment = "random",
     by_weights: float | None = None,
     *,
     strength: float = UNTOLD,
@@ -36,7 +34,6 @@ def of_buckets(
     Parameters
     ----------
     buckets : iterable of tuple
-    assignment : Assignment
     by_weights : float, optional
         The sum of the weights, where there are any.
     strength : float
@@ -50,9 +47,7 @@ def of_buckets(
     matching = float((q * (s / size) * (1 - s / size) * (size - q) / np.maximum(size - 1, 1)).sum())
     half_width = (upper - lower) / 2
     learned = 0.0 if by_weights is None else by_weights - paper
-    shown, untold = _hidden(size, q, s, strength)
-    goes_on = 1.0 if assignment == "random" else 0.5
-    miss = matching + untold + (goes_on * (shown - learned)) ** 2 + (0.5 * learned) ** 2
+    miss = matching + (strength * _reach(size, q, s)) ** 2
     if is_paper:
         miss += learned**2
     estimate = paper if is_paper else paper + learned
@@ -60,27 +55,21 @@ def of_buckets(
 
 
 def strength_of(strengths: Mapping[str, float], asked: str) -> float:
-    """Return the largest of the strengths of the quasi-identifiers that a question names."""
+    """Return the root mean square of those of the quasi-identifiers that a question names."""
+    if not strengths:
+        return UNTOLD
     named = [own for name, own in strengths.items() if re.search(rf"\b{re.escape(name)}\b", asked)]
-    return max(named, default=UNTOLD)
+    return math.sqrt(sum(own * own for own in named) / max(len(named), 1))
 
 
-def _hidden(size: np.ndarray, q: np.ndarray, s: np.ndarray, strength: float) -> tuple[float, float]:
-    """What a correlation between buckets makes likely inside of them, and what it does not tell."""
+def _reach(size: np.ndarray, q: np.ndarray, s: np.ndarray) -> float:
+    """How far a correlation of 1 inside of buckets would move the count."""
     n = size.sum()
-    of_q, of_s = (float(n * (k.sum() / n) * (1 - k.sum() / n)) for k in (q, s))
+    of_s = float(s.sum() * (1 - s.sum() / n))
     inside_q, inside_s = (float((k * (size - k) / size).sum()) for k in (q, s))
-    if not of_q or not of_s or n == len(size):
-        return 0.0, 0.0
-    reach = inside_q * inside_s / math.sqrt(of_q * of_s) * n / (n - len(size))
-    between = 1 - inside_s / of_s
-    if between <= 1e-9:
-        return 0.0, (strength * reach) ** 2
-    p_q, p_s = q.sum() / n, s.sum() / n
-    together = float(((q - size * p_q) * (s - size * p_s) / size).sum())
-    seen = min(max(together / math.sqrt(of_q * of_s) / between, -1.0), 1.0)
-    heard = strength**2 / (strength**2 + 0.04**2 + 1 / (n * between))
-    return reach * heard * seen, (strength * reach) ** 2 * (1 - heard)
+    if not of_s or n == len(size):
+        return 0.0
+    return math.sqrt(inside_q * n / (n - len(size))) * inside_s / math.sqrt(of_s)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +82,6 @@ class Weighted:
     columns: Mapping[str, np.ndarray]  # The quasi-identifiers of each record
     bucket: np.ndarray  # The bucket of each record, from 0
     sizes: np.ndarray  # Of each bucket
-    assignment: Assignment
     values: list[Any]  # The sensitive values; NULL is None
     counts: np.ndarray  # Shape (n_buckets, n_values): how often a bucket has each
     levels: np.ndarray  # Shape (n_records, n_values)
@@ -146,8 +134,8 @@ class Weighted:
                 levels[:, place] += _bits(plane, n_records).astype(np.int64) << digit
         parts = np.array([found[one][1] for one in values])
         return cls(
-            columns, of_bucket, sizes, layout["assignment"], values, np.column_stack(counts),
-            levels, parts, layout["strengths"],
+            columns, of_bucket, sizes, values, np.column_stack(counts), levels, parts,
+            layout["strengths"][attribute],
         )  # fmt: skip
 
     @cached_property
@@ -188,7 +176,7 @@ class Weighted:
         by_weights = self.estimate(records, values) if values.any() else None
         buckets = zip(self.sizes, q, s, strict=True)
         return of_buckets(
-            buckets, self.assignment, by_weights,
+            buckets, by_weights,
             strength=strength_of(self.strengths, asked), is_paper=is_paper,
         )  # fmt: skip
 

@@ -51,7 +51,6 @@ from kanon_db.query.expressions import (
 from kanon_db.query.layout import (
     CODES,
     VALUES,
-    Assignment,
     BucketLayout,
     BucketTables,
     CellDescription,
@@ -653,7 +652,6 @@ def _bucket_layout(session: Session, schema: str, publication: Publication) -> B
     tables = BucketTables.of(session, schema, publication.name, publication.layout)
     types = _types_of_view(session, publication, tables.view)
     described, published = publication.layout, PublishedTypes(session, publication)
-    wanted = publication.parameters.get("assignment")
     return BucketLayout(
         tables,
         {
@@ -662,15 +660,9 @@ def _bucket_layout(session: Session, schema: str, publication: Publication) -> B
             if name in described["quasi_identifiers"]
         },
         {name: published.column(types[name]) for name in tables.sensitive},
-        ASSIGNMENTS.get(described.get("assignment", wanted), "random"),
         described.get("strengths", {}),
         read_estimator(session) == "paper",
     )
-
-
-ASSIGNMENTS: Final[Mapping[object, Assignment]] = {
-    "random": "random", "cells": "cells", "m_invariant": "random",
-}  # fmt: skip
 
 
 def cell_layout(session: Session, schema: str, publication: Publication) -> CellLayout:

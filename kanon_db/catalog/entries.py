@@ -553,8 +553,13 @@ def _are_numbers(given: Any) -> bool:
 
 def _are_strengths(given: Any) -> bool:
     return isinstance(given, dict) and all(
-        _is_name(name) and type(one) in (int, float) and 0 <= one <= 1
-        for name, one in given.items()
+        _is_name(attribute)
+        and isinstance(of_columns, dict)
+        and all(
+            _is_name(name) and type(one) in (int, float) and 0 <= one <= 1
+            for name, one in of_columns.items()
+        )
+        for attribute, of_columns in given.items()
     )
 
 

@@ -51,7 +51,6 @@ table, the sensitive table, the weights of sensitive values, and the store of co
 DRAWN: Final = "_draws"
 """Suffix of the table of records that were drawn once, if there is one."""
 
-Assignment = OneOf["random", "cells"]
 """Assignments of records to buckets."""
 
 
@@ -190,9 +189,9 @@ class BucketLayout(NamedTuple):
     tables: BucketTables
     quasi_identifiers: Mapping[str, Column]
     sensitive: Mapping[str, Column]
-    assignment: Assignment = "random"
-    # How strongly values depend on each quasi-identifier: the standard deviation of correlations
-    strengths: Mapping[str, float] = MappingProxyType({})
+    # How strongly the values of each attribute depend on each quasi-identifier inside of buckets,
+    # beyond the estimates: the standard deviation of correlations
+    strengths: Mapping[str, Mapping[str, float]] = MappingProxyType({})
     is_paper: bool = False  # Whether the paper's estimator is asked for
 
     @property

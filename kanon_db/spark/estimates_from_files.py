@@ -15,7 +15,6 @@ from kanon_db.answers import VALUES
 from kanon_db.answers.estimates import AnswerRow, QueryAnswer, counts, list_rows, one_count
 from kanon_db.answers.rewrite import rewritten
 from kanon_db.answers.scope import (
-    ASSIGNMENTS,
     Estimator,
     Limits,
     OpenQuery,
@@ -273,7 +272,6 @@ def _bucket_layout(
         tables,
         {name: columns[name] for name in described["quasi_identifiers"]},
         {name: columns[name] for name in tables.sensitive},
-        ASSIGNMENTS.get(described.get("assignment"), "random"),
         described.get("strengths", {}),
         is_paper,
     )

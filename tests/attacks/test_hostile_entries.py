@@ -61,7 +61,11 @@ FIGURES: dict[str, Sequence[object]] = {
     "pattern": (10**8, [], {}),
     "weighted": ([1], "sick", None),
     "assignment": ([], 10**8, "nothing"),
-    "strengths": ([0.1], {"age": "x"}, {"age": -1}, {"age": 10**400}, {"age": True}),
+    "strengths": (
+        [0.1],
+        {"sick": 0.1},
+        *({"sick": {"age": one}} for one in ("x", -1, 10**400, True, None)),
+    ),
 }
 """What stands in a layout instead of what kanon_db wrote, by its name."""
 PARAMETERS: dict[str, Sequence[object]] = {

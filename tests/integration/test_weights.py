@@ -293,6 +293,26 @@ SPECIFICATIONS = {
 }
 
 
+@pytest.mark.parametrize("stated", ['{"ill": {}}', '{"nobody": {"age": 1}}', "weaker"])
+def test_a_layout_does_not_belittle_dependences(
+    parties: Parties, published: Weighted, stated: str
+) -> None:
+    """Errors would be smaller than buckets tell."""
+    assert failed_checks(parties.admin, NAME) == []
+    if stated == "weaker":
+        weaker = {name: 0.5 * one for name, one in published.strengths.items()}
+        stated = json.dumps({"ill": weaker})
+    with parties.admin.transaction(force_rollback=True):
+        fetch(
+            parties.admin,
+            "UPDATE kanon.publication SET layout = jsonb_set(layout, '{strengths}', $1::jsonb)"
+            " WHERE name = $2",
+            stated, NAME,
+        )  # fmt: skip
+        failed = failed_checks(parties.admin, NAME)
+    assert failed == ["values depend on quasi-identifiers no more strongly than errors allow for"]
+
+
 def thresholds(parties: Parties, name: str) -> dict[str | None, Fraction]:
     """The thresholds that docs/understand/methods.md defines, from the counts of values."""
     spec = json.loads(SPECIFICATIONS[name])

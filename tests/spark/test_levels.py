@@ -173,7 +173,7 @@ def read(target: Path) -> Weighted:
             name: np.array(qit[name].to_pylist(), dtype=object)
             for name in layout["quasi_identifiers"]
         },
-        bucket, sizes, layout["assignment"], values, counts,
+        bucket, sizes, values, counts,
         np.column_stack([one.to_numpy() for one in fields]).astype(np.int64),
         np.array([row["parts"] for row in known]),
     )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import Final, Self, TypeVar
 
 import numpy as np
@@ -20,7 +20,6 @@ from kanon_db.algorithms.ground.arrays import (
     AnyFloatArray,
     AnyIntArray,
     CodeArray,
-    FloatArray,
     IntArray,
     SingleArray,
     order_of,
@@ -480,104 +479,3 @@ def next_state(state: np.uint64) -> np.uint64:
     state ^= state >> np.uint64(7)
     state ^= state << np.uint64(17)
     return state
-
-
-_USUAL: Final = 0.15
-"""The standard deviation of correlations, before any is seen."""
-
-_LOOKED_AT: Final = 40_000
-"""Records, about, of which as many are enough."""
-
-_PARTS: Final = 8
-"""Parts of about as many records each, into which the values of a column are divided."""
-
-_PARTS_OF_PAIRS: Final = 4
-_MOST_PAIRS: Final = 30
-
-_UNSURE: Final = 2
-"""So many sets of records and values that show the usual strength are added to what is seen."""
-
-
-def measure_strength(records: BucketedRecords) -> FloatArray:
-    """Return the standard deviation of correlations of values with each column, (n_columns,).
-
-    Buckets are drawn at random. What chance adds is taken off; see docs/understand/estimation.md.
-    """
-    # Our own. Correlated are sets of records and of values: parts of a column, all up to a part,
-    # and parts of two columns together. Between buckets a correlation shows in proportion to how
-    # much their values differ, for which records are drawn.
-    if not records.n_records:
-        return np.full(len(records.columns), _USUAL)
-    n_buckets = records.starts.size - 1
-    step = -(-records.n_records // _LOOKED_AT)
-    if step > 1:
-        records = records.of_buckets(np.arange(0, n_buckets, step))
-    values = _parts(np.bincount(records.values), _PARTS)[records.values].astype(np.int32)
-    shares = replace(records, values=values, n_values=_PARTS).shares.astype(np.float64)
-    correlations = _Correlations(_with_sums(shares))
-    few, more = (
-        [_parts(np.bincount(column), most)[column] for column in records.columns]
-        for most in (_PARTS_OF_PAIRS, _PARTS)
-    )
-    squares = np.array([correlations.mean_square(_with_sums(_marks(parts))) for parts in more])
-    for one, other in list(combinations(range(len(few)), 2))[:_MOST_PAIRS]:
-        square = correlations.mean_square(_marks(few[one] * _PARTS_OF_PAIRS + few[other]))
-        for place in (one, other):
-            squares[place] = max(squares[place], square)
-    strengths: FloatArray = np.sqrt(squares)
-    return strengths
-
-
-class _Correlations:
-    """The correlations of sets of records with sets of values, as they show between buckets."""
-
-    def __init__(self, shares: FloatArray) -> None:
-        self._shares = shares
-        self._totals, self._varying = _spread(shares)
-        between = (shares**2).sum(axis=0) - self._totals**2 / len(shares)
-        self._tells = np.divide(
-            between, self._varying, out=np.zeros_like(between), where=self._varying > 0.5
-        )
-
-    def mean_square(self, marks: FloatArray) -> float:
-        """Return the mean square of the correlations of some sets of records, chance taken off."""
-        n = marks.shape[0]
-        totals, varying = _spread(marks)
-        products = marks.T @ self._shares - np.outer(totals, self._totals) / n
-        scale = np.sqrt(np.outer(varying, self._varying))
-        tells = np.broadcast_to(self._tells, products.shape)
-        is_seen = (tells > 1e-9) & (scale > 0.5)
-        if not is_seen.any():
-            return _USUAL**2
-        tells = tells[is_seen]
-        chance = 1 / (n * tells)
-        square = np.minimum((products[is_seen] / scale[is_seen] / tells) ** 2, 1.0) - chance
-        # Each counts as much as it tells beside a usual one.
-        weight = (_USUAL**2 / (_USUAL**2 + chance)) ** 2
-        total = (weight * square).sum() + _UNSURE * _USUAL**2
-        return max(float(total / (weight.sum() + _UNSURE)), 0.0)
-
-
-def _spread(sets: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return what sets add up to, and their sums of squares about the mean if they are marks."""
-    totals = sets.sum(axis=0)
-    return totals, totals * (1 - totals / len(sets))
-
-
-def _parts(counts: AnyIntArray, most: int) -> AnyIntArray:
-    """Divide values, by how often each occurs, into parts of about as many records, in order."""
-    middle = np.cumsum(counts) - counts / 2
-    parts: AnyIntArray = np.minimum((middle * most / counts.sum()).astype(np.int64), most - 1)
-    return parts
-
-
-def _with_sums(marks: FloatArray) -> FloatArray:
-    """Add the sums of all that are not above a part."""
-    return np.hstack([marks, np.cumsum(marks, axis=1)[:, 1:-2]])
-
-
-def _marks(numbers: AnyIntArray) -> FloatArray:
-    """Mark who has each number that occurs."""
-    there = np.flatnonzero(np.bincount(numbers))
-    marks: FloatArray = (numbers[:, np.newaxis] == there).astype(np.float64)
-    return marks

@@ -18,7 +18,6 @@ from kanon_db.answers.buckets.bucket_totals import (
     n_kinds,
     side_of_numbers,
 )
-from kanon_db.answers.buckets.dependence import Doubt, HiddenParts, PairSums, judge_pairs
 from kanon_db.answers.buckets.learned_weights import ChosenValues, RecordWeights, find_needed_values
 from kanon_db.answers.buckets.ranked_counts import CountedPair, Judge, RankedCounts, RankedSums
 from kanon_db.answers.buckets.slots import (
@@ -32,7 +31,15 @@ from kanon_db.answers.buckets.slots import (
     leaves_of,
     may_fail,
 )
-from kanon_db.answers.buckets.tallies import Margins, PairsOfGroups, SumsByGroup, Tally
+from kanon_db.answers.buckets.tallies import (
+    Margins,
+    PairsOfGroups,
+    PairSums,
+    SumsByGroup,
+    Tally,
+    hide_mixed,
+    judge_pairs,
+)
 from kanon_db.answers.plan import Plan
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.answers.tries import ColumnValues, Combinations, Domain, Ranked, Tries
@@ -295,8 +302,8 @@ class BucketEvidence:
         weigh: Callable[[int], float | None],
     ) -> Callable[[int], Estimated]:
         """Judge counts of pairs of groups; `weigh`: what weights say of one of them."""
-        hidden = self._hide(plan, margins, pairs.estimate)
-        return lambda at: self._judge(pairs.pairs(at), hidden.at(at), weigh(at))
+        hidden = margins.hide(self._strength(plan))
+        return lambda at: self._judge(pairs.pairs(at), hidden[at], weigh(at))
 
     def _judge_ranks(
         self,
@@ -359,7 +366,7 @@ class BucketEvidence:
         t, c = sums.totals[:2]
         means = np.divide(t, c, out=np.zeros_like(t), where=c > 0) if is_average else None
         margins = totals.margins.of_pairs(sums.group, means)
-        hidden = self._hide(plan, margins, np.zeros_like(t) if is_average else t)
+        hidden = margins.hide(self._strength(plan))
         answers: dict[tuple[int, ...], Estimated] = {} if plan.keys else {(): NOTHING}
         for i, number in enumerate(sums.group.tolist()):
             extremes = float(sums.least[i]), float(sums.most[i])
@@ -368,7 +375,7 @@ class BucketEvidence:
             own = by_weights[h]
             answer = NOTHING
             if pairs is not None:
-                answer = self._judge(pairs, hidden.at(i), None if own is None else own[g])
+                answer = self._judge(pairs, hidden[i], None if own is None else own[g])
             answers[self._ranks(plan, number)] = answer
         return answers
 
@@ -413,31 +420,28 @@ class BucketEvidence:
         return [ChosenValues(group == h, x) for h in range(grouping.n)]
 
     def _judge(
-        self, pairs: MatchedPairs, doubt: Doubt, by_weights: float | None = None
+        self, pairs: MatchedPairs, hidden: float, by_weights: float | None = None
     ) -> Estimated:
         """Judge an estimate, by weights where there are any."""
         if by_weights is not None:
             by_weights = None if math.isnan(by_weights) else float(by_weights)
-        layout = self._layout
-        return judge_pairs(
-            pairs, doubt, layout.assignment, by_weights=by_weights, is_paper=layout.is_paper
-        )
+        is_paper = self._layout.is_paper
+        return judge_pairs(pairs, float(hidden), by_weights=by_weights, is_paper=is_paper)
 
     def _judge_mixed(self, plan: Plan, pairs: MatchedPairs, totals: BucketTotals) -> Estimated:
         """Judge an estimate of pairs that are compared with each other."""
         n_records, n_buckets = totals.margins.n_records, totals.margins.n_buckets
         strength = self._strength(plan)
-        return self._judge(pairs, Doubt.of_mixed(pairs.variance, n_records, n_buckets, strength))
-
-    def _hide(self, plan: Plan, margins: PairSums, expected: FloatArray) -> HiddenParts:
-        """Return what buckets hide of a plan's answers."""
-        return margins.hide(expected, self._strength(plan))
+        return self._judge(pairs, hide_mixed(pairs.variance, n_records, n_buckets, strength))
 
     def _strength(self, plan: Plan) -> float:
         """Return how strongly values may depend on what is asked of records."""
-        strengths = self._layout.strengths
-        of_columns = [strengths[name] for name in plan.columns if name in strengths]
-        return max(of_columns, default=UNTOLD_STRENGTH)
+        stated, strengths = self._layout.strengths, []
+        for attribute in plan.uncertain & stated.keys() & set(plan.columns):
+            of_columns = stated[attribute]
+            named = [of_columns[name] for name in plan.columns if name in of_columns]
+            strengths.append(math.hypot(*named) / math.sqrt(max(len(named), 1)))
+        return max(strengths, default=UNTOLD_STRENGTH)
 
     def _ranks(self, plan: Plan, number: int) -> tuple[int, ...]:
         """Return the rank of each key's value in a group, or a pair of them."""

@@ -13,11 +13,12 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
-from kanon_db.answers.buckets.dependence import PairSums, SideSums
 from kanon_db.answers.buckets.tallies import (
     GroupCounts,
     Margin,
     PairsOfGroups,
+    PairSums,
+    SideSums,
     SumsByGroup,
     count_draws,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Self
 
@@ -9,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
-from kanon_db.answers.buckets.dependence import PairSums, SideSums
-from kanon_db.query.formulas import MatchedPairs, Weighed
+from kanon_db.query.formulas import Estimated, MatchedPairs, Weighed
 from kanon_db.query.layout import Side
 
 _MOST_DENSE: Final = 1 << 18
@@ -45,6 +45,78 @@ def count_draws(q: AnyIntArray | FloatArray, s: AnyIntArray | FloatArray, size: 
     expected = q * s / size
     variance = expected * (size - q) * (size - s) / (size * max(size - 1, 1))
     return np.stack([expected, variance, np.maximum(q + s - size, 0), np.minimum(q, s)])
+
+
+class SideSums(NamedTuple):
+    """What records (or values) weigh: 1 each, or a number; arrays of shape (n_pairs,)."""
+
+    # Who of a bucket has which of its values is hidden, so what an estimate misses is a
+    # correlation inside of buckets: `kanon_db.algorithms.bucketization.strengths` measures how
+    # strong those may be, and docs/understand/estimation.md derives the rest.
+    total: FloatArray
+    squares: FloatArray
+    packed: FloatArray  # Sums over buckets, of each bucket's total squared over its size
+
+    def varying(self, n_records: int) -> FloatArray:
+        """Return the sum of squares about the mean of all records."""
+        return np.maximum(self.squares - self.total**2 / n_records, 0.0)
+
+    @property
+    def inside(self) -> FloatArray:
+        """Return the sum of squares about the mean of each bucket."""
+        return np.maximum(self.squares - self.packed, 0.0)
+
+
+def judge_pairs(
+    pairs: MatchedPairs, hidden: float, *, by_weights: float | None = None, is_paper: bool = False
+) -> Estimated:
+    """Choose an estimate, and say how far off it may be.
+
+    `pairs`: what a random matching gives: the paper's estimate.
+    `hidden`: the variance of what a dependence adds.
+    """
+    # `by_weights`: the estimate by weights; None where there are none.
+    # `is_paper`: whether the paper's estimator is asked for.
+    low, high = pairs.lower_bound, pairs.upper_bound
+    estimate, miss = pairs.estimate, max(pairs.variance, 0.0) + hidden
+    if by_weights is not None and is_paper:
+        miss += ((by_weights - estimate) * pairs.number) ** 2
+    elif by_weights is not None:
+        estimate = by_weights
+    # Equal bounds may differ by what is rounded.
+    error = min(math.sqrt(miss) / pairs.number, max(high - low, 0) / 2)
+    return Estimated(min(max(estimate, low), high), error, low, high)
+
+
+def hide_mixed(variance: float, n_records: int, n_buckets: int, strength: float) -> float:
+    """Return what a dependence adds to pairs that are no product of sides.
+
+    `variance`: that of a random matching.
+    """
+    # A difference of sums may be a little below 0.
+    return max(variance, 0.0) * (n_records - n_buckets) * strength**2
+
+
+class PairSums(NamedTuple):
+    """What both sides of pairs of groups weigh, each on its own, in how many buckets."""
+
+    records: SideSums
+    values: SideSums
+    n_records: int
+    n_buckets: int
+
+    @np.errstate(invalid="ignore", over="ignore")  # Sums of infinite numbers are refused later
+    def hide(self, strength: float) -> FloatArray:
+        """Return the variance of what a dependence adds to sums of products of both sides.
+
+        `strength`: the standard deviation of correlations inside of buckets.
+        """
+        n, varying = self.n_records, self.values.varying(self.n_records)
+        # Records are drawn for a bucket from others alike: as many as there are vary by this.
+        drawn = self.records.inside * n / max(n - self.n_buckets, 1)
+        inside = self.values.inside**2
+        reach = np.divide(drawn * inside, varying, out=np.zeros_like(inside), where=varying > 0)
+        return strength**2 * reach
 
 
 class Margin:

@@ -8,7 +8,7 @@ bucket of before changes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,11 +16,9 @@ import numpy as np
 
 from kanon_db.algorithms.bucketization.buckets import (
     BucketContents,
-    BucketedRecords,
     BucketSetting,
     bit_positions,
     in_slots,
-    measure_strength,
 )
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, order_of, sort_keys, taken
 from kanon_db.catalog.entries import Publication
@@ -89,7 +87,8 @@ def write_codes_and_weights(
     Returns
     -------
     dict
-        What the layout says of it: the ``store``, the attributes that are ``weighted``, and how
+        What the layout says of it: the ``store``, the attributes that are ``weighted``, the
+        ``strengths`` of dependences, and how
         records take the slots of their bucket: in the order of the columns ``placed_by``, whose
         texts are compared byte by byte where they are ``bytewise``.
 
@@ -132,10 +131,11 @@ def write_codes_and_weights(
             )
         ),
     )
-    weighted, planes = write_weights(
+    weighted, planes, strengths = write_weights(
         staging,
         tables,
         layout,
+        placed,
         [column for name, column in columns.items() if name in learned],
         {name for name in of_sensitive if name in learned},
         found,
@@ -146,11 +146,7 @@ def write_codes_and_weights(
         random,
     )
     added = {
-        "strengths": (
-            _measure_strengths(placed, found, contents, by_bucket)
-            if layout["assignment"] == "random"
-            else {}
-        ),
+        "strengths": strengths,
         "weighted": weighted,
         "placed_by": list(layout["quasi_identifiers"]),
         "bytewise": bytewise,
@@ -163,28 +159,6 @@ def write_codes_and_weights(
         {**layout, **added}, QIT, SAT, SHARES if is_likely else "", suffix=LIKELY
     )
     return added
-
-
-def _measure_strengths(
-    columns: Sequence[RankedColumn],
-    sensitive: DistinctCombinations,
-    contents: BucketContents,
-    by_bucket: AnyIntArray,
-) -> dict[str, float]:
-    """Measure how strongly the sensitive attribute depends on each quasi-identifier.
-
-    Several attributes are mixed in what buckets show of each: nothing is said of them.
-    """
-    if len(sensitive.columns) > 1:
-        return {}
-    gathered = [taken(column.codes, by_bucket) for column in columns]
-    starts = np.append(0, np.cumsum(contents.sizes))
-    values = taken(sensitive.values[:, 0], contents.codes).astype(np.int32)
-    records = BucketedRecords(gathered, values, starts, len(sensitive.columns[0].labels))
-    strengths = measure_strength(records).tolist()
-    return {
-        column.name: round(strength, 3) for column, strength in zip(columns, strengths, strict=True)
-    }
 
 
 def _is_bytewise(session: Session, table: str) -> bool:

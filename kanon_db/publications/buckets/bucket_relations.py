@@ -6,7 +6,7 @@ QIT and SAT alone, so that readers could calculate them themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from fractions import Fraction
 from typing import Any, Final, TypeAlias
@@ -18,11 +18,14 @@ from kanon_db.algorithms.bucketization.buckets import (
     BucketContents,
     BucketedRecords,
     BucketSetting,
+    in_slots,
 )
+from kanon_db.algorithms.bucketization.strengths import HiddenDependence, Weigh
 from kanon_db.algorithms.bucketization.value_model import WeightUnits, learn_levels
 from kanon_db.algorithms.ground.arrays import (
     AnyIntArray,
     CodeArray,
+    FloatArray,
     IntArray,
     taken,
     unpack_levels,
@@ -53,7 +56,7 @@ from kanon_db.query.layout import (
 )
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
-from kanon_db.session.protocol import Value
+from kanon_db.session.protocol import Row, Value
 from kanon_db.transfer.columns import (
     fix_labels,
     inverse_permutation,
@@ -62,7 +65,7 @@ from kanon_db.transfer.columns import (
     with_numbers,
 )
 from kanon_db.transfer.snapshot import Snapshot
-from kanon_db.transfer.values import CodedColumn, DistinctCombinations, DistinctValues
+from kanon_db.transfer.values import CodedColumn, DistinctCombinations, DistinctValues, RankedColumn
 
 
 def tables_of(session: Session, publication: Publication) -> BucketTables:
@@ -331,6 +334,7 @@ def write_weights(
     staging: StagedRelations,
     tables: BucketTables,
     layout: Mapping[str, Any],
+    placed: Sequence[RankedColumn],
     columns: Sequence[CodedColumn],
     learned_attributes: AbstractSet[str],
     found: DistinctCombinations,
@@ -339,19 +343,21 @@ def write_weights(
     by_bucket: AnyIntArray,
     thresholds: Thresholds | None,
     random: SecureRandom,
-) -> tuple[list[str], int]:
+) -> tuple[list[str], int, dict[str, dict[str, float]]]:
     """Learn how likely each value of a bucket is for each record, and write it as weights.
 
     The table has a row for each sensitive value, with the weight of every record: a level is
     between 0 and 255, and stands for the weight ``level / parts``. Levels are kept as bitmaps of
     their binary digits, the lowest first, with a bit for each slot, in the order of
     :func:`~kanon_db.algorithms.bucketization.buckets.in_slots`. Nothing but QIT and SAT is learned
-    from.
+    from. Weights that leave more unexplained between buckets than equal shares do are not written.
 
     Parameters
     ----------
     layout : mapping
         The names of the columns.
+    placed : sequence of RankedColumn
+        All quasi-identifiers.
     columns : sequence of CodedColumn
         The quasi-identifiers to learn from.
     learned_attributes : set of str
@@ -372,6 +378,8 @@ def write_weights(
         The sensitive attributes whose values have weights.
     planes : int
         The largest number of binary digits that levels have.
+    strengths : dict
+        How strongly each attribute depends on each quasi-identifier beyond the estimates.
     """
     session = staging.session
     pulse = Pulse(heartbeat=session.heartbeat, on_done=session.done)
@@ -382,30 +390,44 @@ def write_weights(
         f" 0 AS {tables.parts} FROM {tables.sat} AS s",
         uncompressed=[layout["weights"]],
     )
-    written, planes = [], 0
+    written, planes, strengths = [], 0, {}
+    every = [taken(column.codes, by_bucket) for column in placed]
     gathered = [taken(column.codes, by_bucket) for column in columns]
     starts = np.append(0, np.cumsum(contents.sizes))
     bits = taken(positions, by_bucket)
-    for name, values, codes in zip(tables.sensitive, found.columns, found.values.T, strict=True):
+    in_buckets = [taken(codes, contents.codes).astype(np.int32) for codes in found.values.T]
+    for name, values, own in zip(tables.sensitive, found.columns, in_buckets, strict=True):
         n_values = len(values.labels)
-        if thresholds is None or n_values * by_bucket.size > _MOST_WEIGHTS:
-            continue
-        if name not in learned_attributes:
-            continue
-        own = taken(codes, contents.codes).astype(np.int32)
-        records = BucketedRecords(gathered, own, starts, n_values)
-        counts = np.bincount(own, minlength=n_values).astype(np.int64)
-        session.step("learning how likely values are")
-        learned = learn_levels(
-            records, thresholds(name, values.labels, counts), random.generator(), pulse
-        )
+        session.step("measuring how strongly values depend on quasi-identifiers")
+        records = BucketedRecords(every, own, starts, n_values)
+        hidden = HiddenDependence(records, [one for one in in_buckets if one is not own])
+        may_learn = name in learned_attributes and n_values * by_bucket.size <= _MOST_WEIGHTS
+        learned = weigh = None
+        if thresholds is not None and may_learn:
+            records = BucketedRecords(gathered, own, starts, n_values)
+            counts = np.bincount(own, minlength=n_values).astype(np.int64)
+            session.step("learning how likely values are")
+            learned = learn_levels(
+                records, thresholds(name, values.labels, counts), random.generator(), pulse
+            )
+        if learned is not None:
+            weigh = _weigher_of(learned)
+            if not hidden.explains(weigh):
+                learned = weigh = None
+        of_columns = np.round(hidden.strengths(weigh), 3).tolist()
+        strengths[name] = dict(zip([column.name for column in placed], of_columns, strict=True))
         if learned is None:
             continue
         session.step("writing the weights of values")
         _insert_weights(session, tables, name, values, learned, bits)
         written.append(name)
         planes = max(planes, int(learned[1].most.max()).bit_length())
-    return written, planes
+    return written, planes, strengths
+
+
+def _weigher_of(learned: tuple[npt.NDArray[np.uint8], WeightUnits]) -> Weigh:
+    levels, units = learned
+    return lambda places: levels[places] / units.parts
 
 
 def _insert_weights(
@@ -457,25 +479,13 @@ def check_weights(
         None where weights may have any size.
     """
     differing = above = 0
-    for name, own in tables.sensitive.items():
+    for name in tables.sensitive:
         if name not in tables.weighted:
             continue
-        equal, bound = f"w.{own} IS NOT DISTINCT FROM v.{own}", []
-        if len(tables.sensitive) > 1:
-            equal += f" AND w.{tables.attribute} = $1::text"
-            bound = [name]
         in_slots = Store(session, codes).in_slots(name)
         with fix_labels(session):
-            rows = session.stream(
-                1,
-                f"SELECT {label(f'v.{own}')} AS value, v.{codes.code} AS code,"
-                f" w.{tables.weights} AS weights, w.{tables.parts} AS parts"
-                f" FROM {codes.values} AS v LEFT JOIN {tables.learned} AS w ON {equal}"
-                f" WHERE v.{codes.column_no} = {codes.columns[name].number}",
-                *bound,
-            )
             labels, counts, highest = [], [], []
-            for row in rows:
+            for row in read_weights(session, tables, codes, name):
                 bits = (in_slots == row["code"]).view(np.uint8)
                 amiss, most = _judged_weights(tables, bits, row["weights"], row["parts"])
                 differing += amiss
@@ -487,6 +497,25 @@ def check_weights(
             limits = thresholds(name, labels, np.array(counts, dtype=np.int64))
             above += sum(most > limit for most, limit in zip(highest, limits, strict=True))
     return weights_check(differing, None if thresholds is None else above)
+
+
+def read_weights(
+    session: Session, tables: BucketTables, codes: CodeTables, name: str
+) -> Iterator[Row]:
+    """Read the weights of each value of an attribute."""
+    own = tables.sensitive[name]
+    equal, bound = f"w.{own} IS NOT DISTINCT FROM v.{own}", []
+    if len(tables.sensitive) > 1:
+        equal += f" AND w.{tables.attribute} = $1::text"
+        bound = [name]
+    return session.stream(
+        1,
+        f"SELECT {label(f'v.{own}')} AS value, v.{codes.code} AS code,"
+        f" w.{tables.weights} AS weights, w.{tables.parts} AS parts"
+        f" FROM {codes.values} AS v LEFT JOIN {tables.learned} AS w ON {equal}"
+        f" WHERE v.{codes.column_no} = {codes.columns[name].number}",
+        *bound,
+    )
 
 
 def weights_check(differing: int, above: int | None) -> Check:
@@ -521,6 +550,68 @@ def _judged_weights(
         differing += int(np.count_nonzero(sums != counts * parts))
         start = own.stop
     return differing, Fraction(int(levels.max(initial=0)), parts)
+
+
+Strengths = Mapping[str, Mapping[str, float]]
+"""By sensitive attribute and quasi-identifier."""
+
+_LOST: Final = 0.0015
+"""What rounding may take from a strength."""
+
+
+def check_strengths(
+    session: Session,
+    tables: BucketTables,
+    codes: CodeTables,
+    placed_by: Sequence[str],
+    stated: Strengths,
+) -> Check:
+    """Check that no dependence is stronger, by what the buckets show, than is stated.
+
+    `codes`: those of the store, which has been checked, as the weights have.
+    """
+    store = Store(session, codes)
+    setting = BucketSetting.of(list(tables.sizes), tables.buckets_of_sizes)
+    slots = np.empty(tables.n_records, np.int64)  # Of each record, by bucket
+    slots[in_slots(np.arange(tables.n_records), setting)] = np.arange(tables.n_records)
+    columns = [store.in_slots(name)[slots].astype(np.int32) for name in placed_by]
+    sizes = np.repeat(setting.sizes, setting.counts)
+    starts = np.append(0, np.cumsum(sizes))
+    in_buckets = {name: store.in_slots(name)[slots].astype(np.int32) for name in tables.sensitive}
+    amiss = 0
+    for attribute, of_columns in stated.items():
+        if attribute not in in_buckets:
+            amiss += len(of_columns)
+            continue
+        n_values = store.columns[attribute].n_values
+        records = BucketedRecords(columns, in_buckets[attribute], starts, n_values)
+        hidden = HiddenDependence(
+            records, [values for name, values in in_buckets.items() if name != attribute]
+        )
+        weigh = None
+        if attribute in tables.weighted:
+            weigh = _weigher(session, store, tables, attribute, slots)
+        shown = zip(placed_by, hidden.strengths(weigh).tolist(), strict=True)
+        amiss += sum(one > of_columns.get(name, 0.0) + _LOST for name, one in shown)
+    return Check(
+        "values depend on quasi-identifiers no more strongly than errors allow for",
+        "0 dependences are stronger", f"{amiss} are stronger", holds=not amiss,
+    )  # fmt: skip
+
+
+def _weigher(
+    session: Session, store: Store, tables: BucketTables, attribute: str, slots: IntArray
+) -> Weigh:
+    """Return where the weights of records are read, by bucket."""
+
+    def weigh(places: IntArray) -> FloatArray:
+        weights = np.zeros((places.size, store.columns[attribute].n_values))
+        for row in read_weights(session, tables, store.tables, attribute):
+            levels = unpack_levels(row["weights"], tables.n_records)
+            weights[:, row["code"]] = levels[slots[places]] / row["parts"]
+        return weights
+
+    return weigh
 
 
 def bucket_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]:

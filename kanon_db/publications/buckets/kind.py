@@ -44,9 +44,11 @@ from kanon_db.publications.buckets.bucket_measurement import (
     published_thresholds,
 )
 from kanon_db.publications.buckets.bucket_relations import (
+    Strengths,
     Thresholds,
     bucket_layout,
     bucket_notes,
+    check_strengths,
     check_weights,
     most_values,
     number_buckets,
@@ -252,6 +254,7 @@ def examine_buckets(
     # The columns that order the records of a bucket, and those that do so by their bytes
     placed_by: Sequence[str],
     bytewise: Sequence[str],
+    strengths: Strengths,
 ) -> Examination:
     """Check everything that a bucketization promises, and measure it, in any reader's session.
 
@@ -293,6 +296,9 @@ def examine_buckets(
     if tables.weighted and further[-1].holds:
         session.step("checking the weights of values")
         further.append(check_weights(session, tables, codes, limits_of(parameters, tables)))
+    if strengths and further[-1].holds:
+        session.step("measuring how strongly values depend on quasi-identifiers")
+        further.append(check_strengths(session, tables, codes, placed_by, strengths))
     found = BucketFindings(qit.counted, sat.counted, sat.repeated, n_certain, exposures)
     return found.judged(tables.n_buckets, parameters, records, relations, further)
 
@@ -719,19 +725,17 @@ class Buckets(Kind):
             named = Relation(staging.schema, staging.name + suffix)
             _, oid, _ = find_relation(staging.session, named.quoted(staging.session))
             types.update(column_types(staging.session, oid))
-        layout = write_derived_tables(
+        return write_derived_tables(
             staging.session, staging, publication.layout, types, room, SecureRandom(),
             largest_weights(publication.parameters, tables),
         )  # fmt: skip
-        # Errors are the same wherever it is asked.
-        return {**layout, "strengths": publication.layout.get("strengths", {})}
 
     def examine(
         self,
         session: Session,
         publication: Publication,
         *,
-        is_new: bool = False,  # noqa: ARG002
+        is_new: bool = False,
     ) -> Examination:
         """See :func:`examine_buckets`."""
         return examine_buckets(
@@ -744,6 +748,8 @@ class Buckets(Kind):
             ),
             placed_by=publication.layout["placed_by"],
             bytewise=publication.layout["bytewise"],
+            # What was measured just now is not measured again.
+            strengths={} if is_new else publication.layout.get("strengths", {}),
         )
 
     def partition(

@@ -2,63 +2,123 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.bucketization.buckets import BucketedRecords, measure_strength
-from kanon_db.algorithms.ground.arrays import FloatArray
+from kanon_db.algorithms.bucketization.buckets import BucketedRecords
+from kanon_db.algorithms.bucketization.strengths import USUAL, HiddenDependence, find_cells
+from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray
 
-N_RECORDS, SIZE = 24_000, 4
+N_RECORDS, SIZE, N_VALUES = 24_000, 4, 5
 
 
-def ranked(x: FloatArray, n_values: int) -> np.ndarray:
+def ranked(x: FloatArray, n_values: int) -> AnyIntArray:
     """Cut numbers into values of about as many records each."""
     return np.searchsorted(np.quantile(x, np.linspace(0, 1, n_values + 1)[1:-1]), x).astype("i4")
 
 
-def strengths(columns: list[np.ndarray], values: np.ndarray) -> tuple[list[float], list[float]]:
-    """Measure in random buckets, and in buckets of one record each, which hide nothing."""
-    n_values = int(values.max()) + 1
-    open_ones = BucketedRecords(columns, values, np.arange(values.size + 1), n_values)
+def bucketed(
+    columns: list[AnyIntArray], values: AnyIntArray, cell: AnyIntArray | None = None
+) -> BucketedRecords:
+    """Put records into random buckets of four, inside of cells."""
+    random = np.random.default_rng(9)
+    order = random.permutation(values.size)
+    if cell is not None:
+        order = order[np.argsort(cell[order], kind="stable")]
     starts = np.arange(0, values.size + 1, SIZE)
-    sorted_ones = np.sort(values.reshape(-1, SIZE), axis=1).reshape(-1)
-    hidden = replace(open_ones, values=sorted_ones, starts=starts)
-    found = (measure_strength(one).tolist() for one in (hidden, open_ones))
-    return next(found), next(found)
+    columns = [column[order] for column in columns]
+    return BucketedRecords(columns, values[order], starts, N_VALUES)
 
 
-@pytest.mark.parametrize("correlation", [0.0, 0.2, 0.6])
-def test_buckets_show_how_strong_a_dependence_is(correlation: float) -> None:
-    random = np.random.default_rng(5)
-    x, other, noise = random.normal(size=(3, N_RECORDS))
+def dependent(correlation: float) -> tuple[AnyIntArray, AnyIntArray, AnyIntArray]:
+    """A column that values depend on, one that they do not, and the values."""
+    x, other, noise = np.random.default_rng(5).normal(size=(3, N_RECORDS))
     y = correlation * x + np.sqrt(1 - correlation**2) * noise
-    hidden, actual = strengths([ranked(x, 20), ranked(other, 20)], ranked(y, 5))
-    assert hidden == pytest.approx(actual, abs=0.03)
-    assert actual[0] == pytest.approx(0.5 * correlation, abs=0.1)
+    return ranked(x, 20), ranked(other, 20), ranked(y, N_VALUES)
 
 
-def test_what_two_columns_tell_together_counts_for_both() -> None:
+@pytest.mark.parametrize(
+    ("correlation", "least", "most"), [(0.0, 0.0, 0.02), (0.3, 0.03, 0.08), (0.8, 0.12, 0.2)]
+)
+def test_buckets_show_how_strong_a_dependence_is(
+    correlation: float, least: float, most: float
+) -> None:
+    x, other, y = dependent(correlation)
+    strengths = HiddenDependence(bucketed([x, other], y)).strengths()
+    assert least <= strengths[0] <= most
+    assert strengths[1] < strengths[0] + 0.005
+
+
+def test_what_lies_between_cells_is_no_dependence_inside() -> None:
+    """Values that differ from cell to cell alone depend on nothing inside of buckets."""
     random = np.random.default_rng(6)
-    sex, age, noise = random.integers(0, 2, N_RECORDS), *random.normal(size=(2, N_RECORDS))
-    y = np.where(sex == 1, 1.0, -1.0) * age + 0.5 * noise
-    hidden, actual = strengths([sex.astype("i4"), ranked(age, 8)], ranked(y, 4))
-    assert min(actual) > 0.15
-    assert hidden == pytest.approx(actual, abs=0.04)
+    cell = np.repeat(np.arange(40), N_RECORDS // 40)
+    y = ranked(cell + 5 * random.normal(size=N_RECORDS), N_VALUES)
+    other = random.integers(0, 6, N_RECORDS)
+    inside = HiddenDependence(bucketed([cell, other], y, cell)).strengths()
+    assert inside.max() < 0.03
+    everywhere = HiddenDependence(bucketed([cell, other], y)).strengths()
+    assert everywhere[0] > 0.15
 
 
-def test_nobody_shows_nothing() -> None:
-    nobody = np.zeros(0, "i4")
-    records = BucketedRecords([nobody, nobody], nobody, np.zeros(1, np.int64), 0)
-    assert measure_strength(records).tolist() == [0.15, 0.15]
+def test_cells_are_what_no_bucket_crosses() -> None:
+    random = np.random.default_rng(7)
+    age, sex = np.repeat(np.arange(60), N_RECORDS // 60), random.integers(0, 2, N_RECORDS)
+    values = np.zeros(N_RECORDS, "i4")
+    cell = (age >= 20) * 1 + (age >= 50) * 1
+    sizes = np.bincount(find_cells(bucketed([age, sex], values, cell))) * SIZE
+    assert sorted(sizes.tolist()) == [N_RECORDS // 60 * years for years in (10, 20, 30)]
+    assert np.unique(find_cells(bucketed([age, sex], values))).size == 1
+
+
+def test_weights_that_say_who_has_what_leave_nothing() -> None:
+    x, other, y = dependent(0.8)
+    records = bucketed([x, other], y)
+    hidden = HiddenDependence(records)
+    true_ones = np.eye(N_VALUES)[records.values]
+    assert hidden.explains(lambda places: true_ones[places])
+    assert hidden.strengths(lambda places: true_ones[places]).max() < 0.03
+
+
+def test_a_dependence_of_another_attribute_is_not_taken_for_one() -> None:
+    """Buckets have as many of one value as of another: what goes with either goes with both."""
+    x, other, y = dependent(0.8)
+    records = bucketed([x, other], y)
+    random = np.random.default_rng(4)
+    alike = np.where(
+        random.random(N_RECORDS) < 0.7, records.values, ranked(random.random(N_RECORDS), 5)
+    )
+    of_alike = BucketedRecords(records.columns, alike.astype("i4"), records.starts, N_VALUES)
+    alone = HiddenDependence(of_alike)
+    beside = HiddenDependence(of_alike, [records.values])
+    assert alone.strengths()[0] > 0.1
+    assert beside.strengths()[0] < 0.06
+
+
+def test_weights_that_say_the_opposite_explain_nothing() -> None:
+    x, other, y = dependent(0.8)
+    records = bucketed([x, other], y)
+    shares = records.shares.astype(np.float64)
+    opposite = 2 * shares - np.eye(N_VALUES)[records.values]
+    assert not HiddenDependence(records).explains(lambda places: opposite[places])
+
+
+def test_who_of_a_bucket_has_which_value_tells_nothing() -> None:
+    """Strengths follow from QIT and SAT: they are the same whoever has which value."""
+    x, other, y = dependent(0.6)
+    records = bucketed([x, other], y)
+    swapped = records.values.reshape(-1, SIZE)[:, ::-1].reshape(-1)
+    again = BucketedRecords(records.columns, swapped, records.starts, N_VALUES)
+    stated, repeated = (HiddenDependence(one).strengths().tolist() for one in (records, again))
+    assert stated == pytest.approx(repeated, rel=1e-9)
 
 
 @pytest.mark.parametrize("n_values", [1, 2])
-def test_where_nothing_shows_a_usual_strength_is_said(n_values: int) -> None:
-    values = np.tile(np.arange(n_values, dtype="i4"), 6)
+@pytest.mark.parametrize("n_buckets", [0, 6])
+def test_where_nothing_shows_a_usual_strength_is_said(n_values: int, n_buckets: int) -> None:
+    values = np.tile(np.arange(n_values, dtype="i4"), n_buckets)
     columns = [np.zeros(values.size, "i4"), np.arange(values.size, dtype="i4")]
-    records = BucketedRecords(columns, values, np.arange(0, values.size + 1, n_values), n_values)
-    found = measure_strength(records)
-    assert ((found >= 0.0) & (found <= 1.0)).all()
-    assert found[0] == pytest.approx(0.15)
+    records = BucketedRecords(columns, values, np.arange(n_buckets + 1) * n_values, n_values)
+    one, several = (HiddenDependence(records, further).strengths() for further in ((), [values]))
+    assert one == pytest.approx(USUAL)
+    assert several == pytest.approx(0.12)

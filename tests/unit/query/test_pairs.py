@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from kanon_db.answers.buckets import bucket_pairs
 from kanon_db.answers.buckets.bucket_pairs import Matches
-from kanon_db.answers.buckets.dependence import judge_pairs
 from kanon_db.answers.buckets.slots import combine_truths, is_tried_whole
 from kanon_db.answers.buckets.tallies import (
     GroupCounts,
     Margins,
     SumsByGroup,
     Tally,
+    judge_pairs,
     sum_slots,
     weigh_groups,
     weigh_slots,
@@ -285,9 +285,9 @@ def test_tallies_equal_the_buckets_one_by_one(case):
         margins.values.add(size, 0, s)
         tally.add(size, tally.number(0, q, s, size))
     groups = (parts[0][0] + parts[1][0]).groups()
-    hidden = (parts[0][1] + parts[1][1]).of_pairs(groups.number).hide(groups.estimate, 0.1)
+    hidden = (parts[0][1] + parts[1][1]).of_pairs(groups.number).hide(0.1)
     numbers = [own.item() for own in groups[1:]]
-    counted = judge_pairs(MatchedPairs(*numbers), hidden.at(0), "random")
+    counted = judge_pairs(MatchedPairs(*numbers), float(hidden[0]))
     expected = of_buckets(
         [(size, sum(records), sum(values)) for size, records, values in buckets], strength=0.1
     )

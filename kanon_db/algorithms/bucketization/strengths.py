@@ -1,0 +1,304 @@
+"""How strongly sensitive values may depend on quasi-identifiers inside of buckets.
+
+Who of a bucket has which of its values is hidden. But buckets are drawn at random, in cells of
+similar records: how records go with values from bucket to bucket of a cell tells how they may go
+inside. All follows from QIT and SAT, and from weights that do.
+
+**Source:** our own; docs/understand/estimation.md derives it. Learning slopes from totals of groups
+is ecological regression (L. Goodman 1953, G. King 1997), which holds as groups are drawn at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from kanon_db.algorithms.bucketization.buckets import BucketedRecords
+from kanon_db.algorithms.ground.arrays import (
+    AnyIntArray,
+    BoolArray,
+    CodeArray,
+    FloatArray,
+    IntArray,
+)
+
+USUAL: Final = 0.1
+"""The standard deviation of correlations, before any is seen."""
+
+_USUAL_OF_SEVERAL: Final = 0.12
+"""The same of what does not show, where buckets balance the values of several attributes."""
+
+_LOOKED_AT: Final = 40_000
+"""Records, about, of which as many are enough."""
+
+_MOST_VALUES: Final = 128
+"""Of more sensitive values, neighbors are taken together."""
+
+_SETS, _RANGES, _SEED = 150, 40, 1
+"""Sets of records and ranges of values, the same ones whenever it is measured again."""
+
+_MOST_NAMED: Final = 3
+"""Columns that a set of records is a conjunction of, at most."""
+
+_FEW_CODES: Final = 8
+"""A set has a range of the codes of a column that has more."""
+
+_LEAST_BESIDE: Final = 8
+"""Buckets on either side of a cut between cells: fewer may lie apart by chance."""
+
+_LEAST_INSIDE: Final = 10.0
+"""How much a set of records varies inside of buckets, at least, for it to tell anything."""
+
+_WORTH: Final = 20.0
+"""Sets of records that all those drawn count as, beside one of the usual strength: they overlap."""
+
+_TELLS: Final = 1e-3
+
+Weigh: TypeAlias = Callable[[IntArray], FloatArray]
+"""Returns the weights of some records, shape (n, n_values)."""
+
+
+class HiddenDependence:
+    """What the buckets of a publication show of the dependences that they hide.
+
+    Sets of records are conjunctions of conditions on up to three columns, drawn by frequency.
+    """
+
+    # Directions are combinations of values that are not correlated between buckets of a cell: each
+    # shows as the part `_between` of its variance. They are columns of `_directions`.
+
+    def __init__(self, records: BucketedRecords, further: Sequence[CodeArray] = ()) -> None:
+        """`further`: values of other sensitive attributes, by bucket as those of the records."""
+        cells = find_cells(records)
+        chosen = np.argsort(cells, kind="stable")
+        if records.n_records > _LOOKED_AT:
+            chosen = chosen[:: -(-records.n_records // _LOOKED_AT)]
+        random = np.random.default_rng(_SEED)
+        sample = records.of_buckets(chosen)
+        sizes = np.diff(sample.starts)
+        self._n_records, self._usual = sample.n_records, _USUAL_OF_SEVERAL if further else USUAL
+        self._places = np.repeat(records.starts[chosen] - sample.starts[:-1], sizes)
+        self._places += np.arange(sample.n_records)
+        self._part_of = _parts_of(np.bincount(records.values, minlength=records.n_values))
+        self._bucket = np.repeat(np.arange(sizes.size), sizes)
+        counts, *beside = [
+            _count(parts[values][self._places], self._bucket, sizes.size)
+            for parts, values in (
+                (self._part_of, records.values),
+                *((_parts_of(np.bincount(values)), values) for values in further),
+            )
+        ]
+        self._shares = counts / np.maximum(sizes, 1)[:, np.newaxis]
+        self._marks, self._named = _draw_sets(sample.columns, random)
+        marked = _add_up(self._marks, sample.starts[:-1])
+        inside = marked.sum(axis=0) - (marked**2 / np.maximum(sizes, 1)[:, np.newaxis]).sum(axis=0)
+        varies = inside >= _LEAST_INSIDE
+        self._marks, self._named = self._marks[:, varies], self._named[varies]
+        self._noise = inside[varies] / max(sample.n_records - sizes.size, 1)
+        firsts = np.flatnonzero(np.diff(cells[chosen], prepend=-1))
+        sides = [_in_cells(one, sizes, firsts) for one in (counts, marked[:, varies])]
+        (of_values, of_sets) = sides
+        between, products = of_values.T @ of_values, of_values.T @ of_sets
+        if beside:
+            # At equal numbers of the others' values, which are dealt to buckets together with these
+            of_further = _in_cells(np.hstack(beside), sizes, firsts)
+            inverse = np.linalg.pinv(of_further.T @ of_further, rcond=1e-4, hermitian=True)
+            slopes = of_values.T @ of_further @ inverse
+            between = between - slopes @ of_further.T @ of_values
+            products = products - slopes @ of_further.T @ of_sets
+        totals = counts.sum(axis=0)
+        self._scale = 1 / np.sqrt(np.maximum(totals, 1))[:, np.newaxis]
+        scales = self._scale * self._scale.T
+        parts, self._directions = np.linalg.eigh(between * scales)
+        self._between = np.maximum(parts, 0.0)
+        self._products = self._scale * products
+        self._inside = (np.diag(totals) - self._shares.T @ counts) * scales
+        self._typical = self._weigh_directions(totals, random)
+
+    def _weigh_directions(self, totals: IntArray, random: np.random.Generator) -> FloatArray:
+        """Return which part of the variance of ranges of values each direction has, on average."""
+        drawn = random.random((2, _RANGES)) * totals.sum()
+        low, high = np.sort(np.searchsorted(np.cumsum(totals), drawn), axis=0)
+        low[: _RANGES // 2] = 0
+        values = np.arange(totals.size)[:, np.newaxis]
+        ranges = ((low <= values) & (values <= high)).astype(np.float64)
+        ranges = (ranges - totals @ ranges / max(totals.sum(), 1)) / self._scale
+        squares = (self._directions.T @ ranges) ** 2
+        of_ranges = squares.sum(axis=0)
+        squares, of_ranges = squares[:, of_ranges > 0], of_ranges[of_ranges > 0]
+        shares: FloatArray = (squares / of_ranges).sum(axis=1) / max(of_ranges.size, 1)
+        return shares
+
+    def _squares(self, weigh: Weigh | None) -> FloatArray:
+        """Return squared correlations of directions with sets of records, chance taken off.
+
+        They are of what weights leave, where there are any; shape (n_directions, n_sets).
+        """
+        products = self._products
+        if weigh is not None:
+            weights = _add_parts(weigh(self._places), self._part_of)
+            learned = self._scale * ((weights - self._shares[self._bucket]).T @ self._marks)
+            slopes = np.linalg.pinv(self._inside, rcond=1e-3, hermitian=True) @ learned
+            products = products - (self._directions * self._between) @ self._directions.T @ slopes
+        chance = self._chance[:, np.newaxis]
+        tells = np.isfinite(chance)
+        most = self._between[:, np.newaxis] ** 2 * self._n_records * self._noise
+        seen = (self._directions.T @ products) ** 2
+        seen = np.divide(seen, most, out=np.zeros_like(seen), where=tells)
+        return np.where(tells, np.minimum(seen, 1 + chance) - chance, 0.0)
+
+    @property
+    def _chance(self) -> FloatArray:
+        """What is seen, on average, of a correlation of 0 with each direction, squared."""
+        varying = self._between * self._n_records
+        chance: FloatArray = np.full(varying.shape, np.inf)
+        np.divide(1.0, varying, out=chance, where=varying > _TELLS)
+        return chance
+
+    def strengths(self, weigh: Weigh | None = None) -> FloatArray:
+        """Return the standard deviation of correlations inside of buckets, for each column."""
+        squares = self._squares(weigh)
+        judged = [self._judge(squares[:, is_named]) for is_named in self._named.T]
+        strengths: FloatArray = np.sqrt(np.array(judged))
+        return strengths
+
+    def explains(self, weigh: Weigh) -> bool:
+        """Whether weights leave less of what shows than equal shares do."""
+        left, before = (self._show(self._squares(one)) for one in (weigh, None))
+        return left < before
+
+    @property
+    def _heard(self) -> FloatArray:
+        """How much of a usual correlation each direction shows."""
+        return USUAL**2 / (USUAL**2 + self._chance)
+
+    def _show(self, squares: FloatArray) -> float:
+        """Return the mean square that shows, or what is usual where nothing does."""
+        if not squares.size:
+            return USUAL**2
+        information = _WORTH * self._heard**2 * self._typical * self._typical.size
+        total = float(information @ squares.mean(axis=1)) + USUAL**2
+        return max(total / (float(information.sum()) + 1), 0.0)
+
+    def _judge(self, squares: FloatArray) -> float:
+        """Return the mean square of correlations, of which some directions show nothing."""
+        shown, visible = self._show(squares), float(self._typical @ self._heard)
+        # Values are spread over buckets evenly: what is balanced so that it does not show is what
+        # depends most. It is as usual, or twice as strong as what shows, as far as that is much.
+        hidden = (1 - visible / 2) * self._usual**2 + visible / 2 * 4 * shown
+        return min(visible * shown + (1 - visible) * hidden, 1.0)
+
+
+def _count(parts: IntArray, bucket: IntArray, n_buckets: int) -> FloatArray:
+    n_parts = int(parts.max(initial=-1)) + 1
+    counts = np.bincount(bucket * n_parts + parts, minlength=n_buckets * n_parts)
+    return counts.reshape(n_buckets, n_parts).astype(np.float64)
+
+
+def _add_up(numbers: FloatArray, firsts: IntArray) -> FloatArray:
+    """Add up runs of rows, which begin there."""
+    sums: FloatArray = np.add.reduceat(numbers, firsts) if firsts.size else numbers
+    return sums
+
+
+def _in_cells(totals: FloatArray, sizes: IntArray, firsts: IntArray) -> FloatArray:
+    """Return how far the totals of buckets are off their cell's share, over root of size."""
+    if not firsts.size:
+        return totals
+    n_buckets = np.diff(firsts, append=sizes.size)
+    means = _add_up(totals, firsts) / np.add.reduceat(sizes, firsts)[:, np.newaxis]
+    expected = np.repeat(means, n_buckets, axis=0) * sizes[:, np.newaxis]
+    off: FloatArray = (totals - expected) / np.sqrt(sizes)[:, np.newaxis]
+    return off
+
+
+def find_cells(records: BucketedRecords) -> IntArray:
+    """Return the cell of each bucket: no bucket crosses the cuts between cells.
+
+    Several buckets lie on either side; of buckets that are drawn from all records, there is one.
+    """
+    n_buckets = records.starts.size - 1
+    cells = np.zeros(n_buckets, np.int64)
+    if not records.n_records:
+        return cells
+    bounds = [
+        (
+            np.minimum.reduceat(codes, records.starts[:-1]),
+            np.maximum.reduceat(codes, records.starts[:-1]),
+        )
+        for codes in map(_narrow, records.columns)
+    ]
+    waiting, n_cells = [np.arange(n_buckets)], 0
+    while waiting:
+        own = waiting.pop()
+        sides = [_divide(least[own], most[own]) for least, most in bounds]
+        size, is_upper = max(sides, key=lambda side: side[0], default=(0, None))
+        if size < _LEAST_BESIDE or is_upper is None:
+            cells[own] = n_cells
+            n_cells += 1
+        else:
+            waiting += [own[~is_upper], own[is_upper]]
+    return cells
+
+
+def _divide(least: AnyIntArray, most: AnyIntArray) -> tuple[int, BoolArray | None]:
+    """Find the most even cut that no bucket crosses, and who lies above it."""
+    order = np.argsort(least, kind="stable")
+    ends = np.maximum.accumulate(most[order])
+    above = np.flatnonzero(least[order][1:] > ends[:-1]) + 1
+    if not above.size:
+        return 0, None
+    smaller = np.minimum(above, least.size - above)
+    best = int(smaller.argmax())
+    return int(smaller[best]), least > ends[above[best] - 1]
+
+
+def _narrow(codes: AnyIntArray) -> AnyIntArray:
+    """Return codes in few bytes, which are sorted faster."""
+    return codes.astype(np.min_scalar_type(int(codes.max())))
+
+
+def _draw_sets(
+    columns: Sequence[AnyIntArray], random: np.random.Generator
+) -> tuple[FloatArray, BoolArray]:
+    """Mark the records of each set, and the columns that it is of; both by set."""
+    n = columns[0].size if columns else 0
+    ends = [np.cumsum(np.bincount(codes)) for codes in columns]
+    marks = np.ones((n, _SETS), np.bool_)
+    named = np.zeros((_SETS, len(columns)), np.bool_)
+    for number in range(_SETS if n else 0):
+        n_named = min(1 + int(random.random() * _MOST_NAMED), len(columns))
+        named[number, np.argsort(random.random(len(columns)))[:n_named]] = True
+        for column in np.flatnonzero(named[number]).tolist():
+            marks[:, number] &= _draw_codes(ends[column], random)[columns[column]]
+    return marks.astype(np.float64), named
+
+
+def _draw_codes(ends: IntArray, random: np.random.Generator) -> BoolArray:
+    """Choose codes by how often each occurs."""
+    n_codes = ends.size
+    are_chosen = np.zeros(n_codes, np.bool_)
+    n_drawn = 2 if n_codes > _FEW_CODES else 1 + int(random.random() * max(n_codes // 2, 1))
+    drawn = np.searchsorted(ends, random.random(n_drawn) * ends[-1], side="right")
+    if n_codes > _FEW_CODES:
+        are_chosen[drawn.min() : drawn.max() + 1] = True
+    are_chosen[drawn] = True
+    return are_chosen
+
+
+def _parts_of(counts: IntArray) -> IntArray:
+    """Divide values into parts, of one each where they are few, in order."""
+    if counts.size <= _MOST_VALUES:
+        return np.arange(counts.size)
+    middle = np.cumsum(counts) - counts / 2
+    parts: IntArray = (middle * _MOST_VALUES / counts.sum()).astype(np.int64)
+    return np.unique(np.minimum(parts, _MOST_VALUES - 1), return_inverse=True)[1]
+
+
+def _add_parts(weights: FloatArray, part_of: IntArray) -> FloatArray:
+    """Add the weights of the values of each part."""
+    firsts = np.flatnonzero(np.diff(part_of, prepend=-1))
+    added: FloatArray = np.add.reduceat(weights, firsts, axis=1)
+    return added
