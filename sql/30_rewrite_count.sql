@@ -1,5 +1,5 @@
 -- Written by `make generate` from the declarations in kanon_db/operations.py: change those.
--- rewrite_count(): the paper's estimate of a query, as one readable SQL statement.
+-- rewrite_count(): the estimates of a query, as one readable SQL statement.
 CREATE OR REPLACE FUNCTION kanon.python_rewrite_count(arguments jsonb) RETURNS jsonb
 LANGUAGE plpython3u STABLE
 SET search_path = pg_catalog, pg_temp
@@ -46,7 +46,7 @@ BEGIN
     RETURN (_answer ->> 'value')::text;
 END
 $function$;
-COMMENT ON FUNCTION kanon.rewrite_count IS 'the paper''s estimate of a query, as one readable SQL statement';
+COMMENT ON FUNCTION kanon.rewrite_count IS 'the estimates of a query, as one readable SQL statement';
 
 REVOKE ALL ON FUNCTION
     kanon.rewrite_count(text, jsonb, text),

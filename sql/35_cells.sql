@@ -1,14 +1,12 @@
--- surely(), possibly(): whether a condition holds for the record behind a published cell.
+-- What a published cell tells of the record behind it.
 --
--- Both are three-valued: over all values that the cell may stand for, surely() is the AND of the
--- condition's truth and possibly() the OR, as SQL has them. So surely() can be true, false for some
--- value, or neither; NOT surely(...) is what is possibly not so, and NOT possibly(...) what is surely
--- not so, NULLs included.
+-- surely() and possibly() say whether a condition holds for it. Both are three-valued: over all values
+-- that the cell may stand for, surely() is the AND of the condition's truth and possibly() the OR, as
+-- SQL has them. So surely() can be true, false for some value, or neither; NOT surely(...) is what is
+-- possibly not so, and NOT possibly(...) what is surely not so, NULLs included.
 --
 -- Their bodies are expressions, which the planner puts in place of the call; a SET clause would keep
 -- it from that. They are parsed here, once, so no search path of a caller's changes what they mean.
-
--- Ranges. One without bounds may stand for any value, NULL among them.
 
 -- Ranges. One without bounds may stand for any value, NULL among them.
 
@@ -194,7 +192,159 @@ RETURN CASE WHEN substr(pattern, place, 1) = '*' THEN true ELSE condition END;
 COMMENT ON FUNCTION kanon.possibly(boolean, text, integer) IS
     'whether a condition on a cell that may be suppressed may hold';
 
+-- What a cell tells of a record's value: each value that it may stand for, with its share of the
+-- records that have this cell. A cell of which nothing is known has no row; a range that lacks one
+-- end counts as the other one. kanon.rewrite_count calls them, for the distinct cells of a column.
+--
+-- Of a range, `cuts` are the constants that values are compared with: it is enough to have one value
+-- between each two of them. `own`, `points` and `shares` are the publication's estimates (<name>_est):
+-- the share of either end, and the parts that the range covers, each with a value and a share, of which
+-- not more than `most` are listed.
+
+CREATE OR REPLACE FUNCTION kanon.values_of(cell text[], shares float8[] DEFAULT NULL)
+RETURNS TABLE (value text, share float8)
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT m.value, coalesce(m.share, 1 / cardinality(cell)::float8)
+    FROM unnest(cell, shares) WITH ORDINALITY AS m (value, share, place)
+    WHERE m.place <= cardinality(cell);
+END;
+COMMENT ON FUNCTION kanon.values_of(text[], float8[]) IS
+    'the values that a set stands for, each with its share of the records';
+
+CREATE OR REPLACE FUNCTION kanon.numbers_of(
+    cell anyrange, cuts anyarray,
+    own float8, points anyarray, shares float8[], most integer DEFAULT NULL
+) RETURNS TABLE (value anyelement, share float8)
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+    WITH known AS (
+        SELECT sum(s.share) AS base, cardinality(shares) AS n, least(cardinality(shares), most) AS listed
+        FROM unnest(shares) AS s (share)
+    )
+    SELECT coalesce(lower(cell), upper(cell) - 1), 1::float8
+    WHERE lower_inf(cell) <> upper_inf(cell)
+    UNION ALL
+    SELECT u.value, u.share FROM known AS k, LATERAL (
+        SELECT lower(cell), own UNION ALL SELECT upper(cell) - 1, own
+        UNION ALL
+        SELECT greatest(lower(cell), least(points[(p.first + p.last) / 2], upper(cell) - 1)),
+               (1 - 2 * own) * (SELECT sum(s.share) FROM unnest(shares[p.first:p.last]) AS s (share)) / k.base
+        FROM (SELECT i * k.n / k.listed + 1, (i + 1) * k.n / k.listed
+              FROM generate_series(0, k.listed - 1) AS i) AS p (first, last)
+    ) AS u (value, share)
+    WHERE upper(cell) > lower(cell) AND own IS NOT NULL AND k.base <> 0
+    UNION ALL
+    SELECT p.value, (lead(p.value, 1, upper(cell)) OVER (ORDER BY p.value) - p.value)
+                    / (upper(cell) - lower(cell))::float8
+    FROM known AS k, LATERAL (
+        SELECT lower(cell)
+        UNION SELECT c.cut + after FROM unnest(cuts) AS c (cut), generate_series(0, 1) AS after
+              WHERE lower(cell) <= c.cut + after AND c.cut + after < upper(cell)
+        UNION SELECT lower(cell) + i::integer
+              FROM generate_series(0, upper(cell) - lower(cell) - 1) AS i WHERE cuts IS NULL
+    ) AS p (value)
+    WHERE upper(cell) > lower(cell) AND (own IS NULL OR k.base IS NULL OR k.base = 0)
+$function$;
+COMMENT ON FUNCTION kanon.numbers_of(anyrange, anyarray, float8, anyarray, float8[], integer) IS
+    'the values that a range of whole numbers, or days, stands for, each with its share of the records';
+
+CREATE OR REPLACE FUNCTION kanon.numbers_of(cell anyrange, cuts anyarray)
+RETURNS TABLE (value anyelement, share float8)
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+    SELECT u.value, u.share FROM kanon.numbers_of(cell, cuts, NULL, cuts, NULL) AS u
+$function$;
+COMMENT ON FUNCTION kanon.numbers_of(anyrange, anyarray) IS
+    'the same, where all values are as likely as the others';
+
+CREATE OR REPLACE FUNCTION kanon.width(low numeric, high numeric) RETURNS float8
+LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN high - low;
+COMMENT ON FUNCTION kanon.width(numeric, numeric) IS 'how far two numbers are apart';
+
+CREATE OR REPLACE FUNCTION kanon.width(low timestamp, high timestamp) RETURNS float8
+LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN EXTRACT(epoch FROM high - low);
+COMMENT ON FUNCTION kanon.width(timestamp, timestamp) IS 'how many seconds two times are apart';
+
+CREATE OR REPLACE FUNCTION kanon.width(low timestamptz, high timestamptz) RETURNS float8
+LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN EXTRACT(epoch FROM high - low);
+COMMENT ON FUNCTION kanon.width(timestamptz, timestamptz) IS 'how many seconds two times are apart';
+
+CREATE OR REPLACE FUNCTION kanon.parts_of(
+    cell anyrange, cuts anyarray,
+    own float8, points anyarray, shares float8[], most integer DEFAULT NULL
+) RETURNS TABLE (value anyelement, share float8)
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+    WITH known AS (
+        SELECT sum(s.share) AS base, cardinality(shares) AS n, least(cardinality(shares), most) AS listed
+        FROM unnest(shares) AS s (share)
+    )
+    SELECT coalesce(lower(cell), upper(cell)), 1::float8
+    WHERE lower_inf(cell) <> upper_inf(cell) OR lower(cell) = upper(cell)
+    UNION ALL
+    SELECT u.value, u.share FROM known AS k, LATERAL (
+        SELECT lower(cell), own UNION ALL SELECT upper(cell), own
+        UNION ALL
+        SELECT greatest(lower(cell), least(points[(p.first + p.last) / 2], upper(cell))),
+               (1 - 2 * own) * (SELECT sum(s.share) FROM unnest(shares[p.first:p.last]) AS s (share)) / k.base
+        FROM (SELECT i * k.n / k.listed + 1, (i + 1) * k.n / k.listed
+              FROM generate_series(0, k.listed - 1) AS i) AS p (first, last)
+    ) AS u (value, share)
+    WHERE lower(cell) < upper(cell) AND own IS NOT NULL AND k.base <> 0
+    UNION ALL
+    SELECT p.low + (p.high - p.low) / 2, kanon.width(p.low, p.high) / kanon.width(lower(cell), upper(cell))
+    FROM known AS k, LATERAL (
+        SELECT c.low, lead(c.low) OVER (ORDER BY c.low) FROM (
+            SELECT lower(cell) UNION SELECT upper(cell)
+            UNION SELECT c.cut FROM unnest(cuts) AS c (cut) WHERE lower(cell) < c.cut AND c.cut < upper(cell)
+        ) AS c (low)
+    ) AS p (low, high)
+    WHERE p.high IS NOT NULL AND cuts IS NOT NULL AND lower(cell) < upper(cell)
+      AND (own IS NULL OR k.base IS NULL OR k.base = 0)
+    UNION ALL  -- a hundred points at equal distances
+    SELECT lower(cell) + (upper(cell) - lower(cell)) * ((i + 0.5) / 100), 0.01
+    FROM known AS k, generate_series(0, 99) AS i
+    WHERE cuts IS NULL AND lower(cell) < upper(cell) AND (own IS NULL OR k.base IS NULL OR k.base = 0)
+$function$;
+COMMENT ON FUNCTION kanon.parts_of(anyrange, anyarray, float8, anyarray, float8[], integer) IS
+    'values of the parts of a continuous range, each with its share of the records';
+
+CREATE OR REPLACE FUNCTION kanon.parts_of(cell anyrange, cuts anyarray)
+RETURNS TABLE (value anyelement, share float8)
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+    SELECT u.value, u.share FROM kanon.parts_of(cell, cuts, NULL, cuts, NULL) AS u
+$function$;
+COMMENT ON FUNCTION kanon.parts_of(anyrange, anyarray) IS
+    'the same, where all values are as likely as the others';
+
+CREATE OR REPLACE FUNCTION kanon.values_of_label(label text, described jsonb) RETURNS text[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT CASE WHEN label IS NULL THEN ARRAY[NULL::text]
+        ELSE ARRAY(
+            SELECT v.value FROM jsonb_array_elements_text(described -> 'values') WITH ORDINALITY AS v (value, place)
+            WHERE v.value = label OR label = '*' OR EXISTS (
+                SELECT FROM jsonb_array_elements(described -> 'labels') AS l (span)
+                WHERE l.span ->> 0 = label
+                  AND v.place BETWEEN (l.span ->> 1)::integer + 1 AND (l.span ->> 2)::integer + 1)
+            ORDER BY v.place
+        ) || CASE label WHEN '*' THEN ARRAY[NULL::text] END END;
+END;
+COMMENT ON FUNCTION kanon.values_of_label(text, jsonb) IS
+    'the values that a label stands for, as the publication describes its labels';
+
 GRANT EXECUTE ON FUNCTION
+    kanon.values_of_label(text, jsonb), kanon.numbers_of(anyrange, anyarray),
+    kanon.numbers_of(anyrange, anyarray, float8, anyarray, float8[], integer),
+    kanon.parts_of(anyrange, anyarray),
+    kanon.parts_of(anyrange, anyarray, float8, anyarray, float8[], integer), kanon.values_of(text[], float8[]),
+    kanon.width(numeric, numeric), kanon.width(timestamp, timestamp), kanon.width(timestamptz, timestamptz),
     kanon.possibly(boolean, text, integer), kanon.possibly(daterange, date),
     kanon.possibly(daterange, daterange), kanon.possibly(int4range, int4range),
     kanon.possibly(int4range, integer), kanon.possibly(int8range, bigint),

@@ -1,4 +1,4 @@
-"""Compares rewritten statements with the engine's answers under the paper's estimator."""
+"""Compares rewritten statements with the engine's answers."""
 
 from __future__ import annotations
 
@@ -7,32 +7,41 @@ import pytest
 
 from kanon_db.answers import likelihoods
 from kanon_db.answers.estimates import answer
-from kanon_db.answers.rows import cell_columns
+from kanon_db.answers.rows import cell_columns, pieces
 from kanon_db.errors import KanonError
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import Connection, fetch
+
+BOUNDS = ("lower_bound", "upper_bound")
+"""What a statement shows beside a count that is alone."""
 
 TOO_LONG = "57014"
 """What a statement is ended with that lists too many combinations of values."""
 
 
-def paper_answers(connection: Connection, query: str) -> list[tuple[str, float | None]]:
-    """Each group's key and estimate under the paper's estimator, aggregate by aggregate.
+def engine_answers(
+    connection: Connection, query: str, estimator: str
+) -> list[tuple[str, float | None]]:
+    """Each group's key and estimate, aggregate by aggregate.
 
     The engine lists some values only of a wide range, and where the combinations of several ranges
-    are many; here all, as the statement does.
+    are many; here, the paper's estimator lists all, and the other as many as of a single range.
     """
     session = PsycopgSession(connection)
     with pytest.MonkeyPatch.context() as patch, session.transaction():
-        for module in (cell_columns, likelihoods):
-            patch.setattr(module, "MOST_VALUES", 10**6)
-        patch.setattr(likelihoods, "_MOST_SPREAD", 10**15)
-        session.fetch("SET LOCAL kanon.estimator = 'paper'")
+        if estimator == "paper":
+            for module in (cell_columns, likelihoods):
+                patch.setattr(module, "MOST_VALUES", 10**6)
+        patch.setattr(pieces, "most_listed", lambda *_: likelihoods.MOST_VALUES)
+        patch.setattr(likelihoods, "most_listed", lambda *_: likelihoods.MOST_VALUES)
+        session.fetch(f"SET LOCAL kanon.estimator = '{estimator}'")
         session.fetch("SET LOCAL statement_timeout = '20s'")
         return [(row.group_key, row.estimate) for row in answer(session, query).rows]
 
 
-def compared(connection: Connection, query: str, seconds: int = 60) -> str:
+def compared(
+    connection: Connection, query: str, seconds: int = 60, estimator: str = "published"
+) -> str:
     """Run the rewritten statement, and compare it with the engine.
 
     Returns
@@ -41,17 +50,22 @@ def compared(connection: Connection, query: str, seconds: int = 60) -> str:
         ``equal``, ``refused`` (the query), ``no statement``, ``too long``, or what differs.
     """
     try:
-        wanted = paper_answers(connection, query)
+        wanted = engine_answers(connection, query, estimator)
     except KanonError:
         return "refused"
     try:
-        ((statement,),) = fetch(connection, "SELECT kanon.rewrite_count($1::text)", query)
+        with connection.transaction():
+            connection.execute(f"SET LOCAL kanon.estimator = '{estimator}'".encode())
+            ((statement,),) = fetch(connection, "SELECT kanon.rewrite_count($1::text)", query)
     except psycopg.Error as error:
         return "no statement" if error.sqlstate == "0A000" else f"{query}: {error}"
     try:
         with connection.transaction():
             connection.execute(f"SET LOCAL statement_timeout = '{seconds}s'".encode())
-            found = connection.execute(statement.encode()).fetchall()
+            cursor = connection.execute(statement.encode())
+            names = [column.name for column in cursor.description or ()]
+            n_bounds = len(BOUNDS) * (tuple(names[-len(BOUNDS) :]) == BOUNDS)
+            found = [row[: len(row) - n_bounds] for row in cursor.fetchall()]
     except psycopg.Error as error:
         if error.sqlstate == TOO_LONG:
             return "too long"

@@ -3,7 +3,7 @@
 `scope` looks up what a query's names mean, `plan` divides what is asked by sides, and `estimates`
 answers it: from the codes of `buckets`, or of the cells of `rows`; `tries` asks the server what
 holds for distinct values. `_distribution` answers MIN, MAX, percentiles and DISTINCT, and `rewrite`
-writes the paper's estimate as one statement.
+writes an answer as one statement.
 
 The operations that answer queries are declared here, apart from all others, which an analyst's
 first call would have to wait for.
@@ -139,7 +139,7 @@ QUESTIONS: Final = (
         **_ROWS_OF_A_QUERY,
     ),
     Operation(
-        "rewrite_count", "the paper's estimate of a query, as one readable SQL statement",
+        "rewrite_count", "the estimates of a query, as one readable SQL statement",
         "kanon_db.answers.estimates:rewrite_count", value("text"), **_VALUE_OF_A_QUERY,
     ),
 )

@@ -509,12 +509,10 @@ def rewrite_count(
     params: Values | None = None,
     publication: str | None = None,
 ) -> str:
-    """Return one readable statement over the published view: the paper's estimate of a query.
+    """Return one readable statement that gives the estimates of a query.
 
     Raises NotFoundError as for :func:`estimate_count`.
     """
-    # The statement gives the estimates of `kanon.estimator = 'paper'`, and runs wherever the view
-    # can be read.
     # Raises UnsupportedQueryError when no single statement gives the answer, and as for
     # :func:`estimate_count`.
     from kanon_db.answers.rewrite import rewritten
@@ -590,7 +588,7 @@ def _describe_plans(opened: OpenQuery) -> list[str]:
 
 
 def _statement(opened: OpenQuery) -> str:
-    """Write the statement of the paper's estimate, or the reason why there is none."""
+    """Write the statement of the estimates, or the reason why there is none."""
     from kanon_db.answers.rewrite import rewritten
 
     try:

@@ -428,6 +428,26 @@ def rounding(n: float, largest: float, low: float, high: float) -> float:
     return lost if total > _ALWAYS or is_noticed else 0.0
 
 
+def limit_sums(
+    weighed: Weighed, drawn: tuple[Any, Any], least: Callable[..., Any], most: Callable[..., Any]
+) -> tuple[Any, Any]:
+    """Bound the sum of those values that are drawn, between so many: numbers, or statements.
+
+    `least`, `most`: return the least, and the greatest, of two.
+    """
+    (fewest, many), x = drawn, weighed.x
+    left = weighed.n - fewest, weighed.n - many
+    low, high = weighed.least, weighed.most
+    lowest = least(fewest * low, many * low)
+    highest = most(fewest * high, many * high)
+    at_least = least(x - left[0] * high, x - left[1] * high)
+    at_most = most(x - left[0] * low, x - left[1] * low)
+    return (
+        most(most(weighed.negative, lowest), at_least),
+        least(least(weighed.positive, highest), at_most),
+    )
+
+
 def weigh_draws(
     size: int, weighed: Weighed, matches: AnyIntArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -461,12 +481,7 @@ def weigh_draws(
     s = matches.astype(np.float64)
     lo, hi = np.maximum(q + s - size, 0), np.minimum(q, s)
     rest = (s - s * s / size) / max(size - 1, 1)
-    lowest = np.minimum(lo * low, hi * low)
-    highest = np.maximum(lo * high, hi * high)
-    at_least = np.minimum(x - (q - lo) * high, x - (q - hi) * high)
-    at_most = np.maximum(x - (q - lo) * low, x - (q - hi) * low)
-    lower = np.maximum.reduce([weighed.negative, lowest, at_least])
-    upper = np.minimum.reduce([weighed.positive, highest, at_most])
+    lower, upper = limit_sums(weighed, (lo, hi), np.minimum, np.maximum)
     variances = ((weighed.squares - x * x / size) * rest, (q - q * q / size) * rest)
     covariance = (x - x * q / size) * rest
     parts = (x * s / size, q * s / size, *variances, covariance, lower, upper, lo, hi)

@@ -220,7 +220,10 @@ SPARK_OPERATIONS: Final = (
     ),
     _from_files("estimate_count", _ANSWERS, _ESTIMATOR, hears=("on_warning",), fixed=_ITS_OWN),
     _from_files("estimate_counts", _ANSWERS, _ESTIMATOR, hears=("on_warning",), fixed=_ITS_OWN),
-    _from_files("rewrite_count", _ANSWERS, fixed=_ITS_OWN),
+    _from_files(
+        "rewrite_count", _ANSWERS, fixed=_ITS_OWN,
+        details="They are the paper's, since the view has the shares of buckets.",
+    ),
     _from_files(
         "attack", "_spark_kind", _SOURCE, hears=_BOTH, command=("attack",),
         details="They are played on the driver, with codes of all records: of more than five"

@@ -213,9 +213,9 @@ def test_numbers_whose_squares_are_infinite(parties: Parties) -> None:
 
 
 ENDLESS = {
-    "seen_ms <= 1550000000000": False,
-    "x <= 15500 AND y > 700": False,
-    "x <= 15500": True,
+    "seen_ms % 7 = 1": False,
+    "seen_ms <= 1550000000000": True,
+    "x <= 15500 AND y > 700": True,
 }
 """Conditions, and whether there is a statement for them."""
 
@@ -223,11 +223,14 @@ ENDLESS = {
 @pytest.mark.pitfall(70)
 @pytest.mark.parametrize("condition", ENDLESS)
 def test_statements_that_never_end_are_not_written(parties: Parties, condition: str) -> None:
-    """Each value of a wide range would be a row, and of two columns each pair of values."""
+    """Each value of a wide range would be a row, and of two columns each pair of values.
+
+    Unless they are only compared with constants: one value between these is enough.
+    """
     kanon = Functions(parties.analyst)
     question = f"SELECT COUNT(*) FROM big_g WHERE {condition}"
     if ENDLESS[condition]:
-        assert "GENERATE_SERIES" in kanon.rewrite(question)
+        assert "kanon.numbers_of" in kanon.rewrite(question)
     else:
         with pytest.raises(psycopg.Error, match="no single statement") as refused:
             kanon.rewrite(question)

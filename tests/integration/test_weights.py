@@ -29,6 +29,7 @@ from tests.integration.parties import (
     value,
 )
 from tests.profiles import long_but
+from tests.rewritten import compared
 
 N_RECORDS = 2_400
 NAME = "drawn"
@@ -121,6 +122,43 @@ def test_either_side(parties: Parties, published: Weighted) -> None:
     estimate, error, low, high = published.answer(records, published.which(lambda v: v != 3), query)
     expected = (N_RECORDS - estimate, error, N_RECORDS - high, N_RECORDS - low)
     assert Functions(parties.analyst).estimate(query) == pytest.approx(expected)
+
+
+STATEMENTS = (
+    *(f"SELECT COUNT(*) FROM {{}} WHERE {question}" for question in QUESTIONS),
+    "SELECT COUNT(*) FROM {} WHERE age < 30 OR ill = 3",
+    "SELECT COUNT(*) FROM {} WHERE sex = 'f' OR ill <> 3",
+    "SELECT COUNT(*) FROM {} WHERE age > 30 AND ill < age / 10",
+    "SELECT COUNT(*) FROM {} WHERE age = 33 AND ill >= 2",
+    "SELECT COUNT(ill) FROM {} WHERE age < 40",
+    "SELECT COUNT(age) FILTER (WHERE ill = 2), COUNT(*) FROM {} WHERE sex = 'm'",
+    "SELECT SUM(age) FROM {} WHERE ill IN (2, 3)",
+    "SELECT SUM(age), AVG(age) FROM {} WHERE ill <> 3",
+    "SELECT SUM(ill), AVG(ill) FROM {} WHERE age < 40",
+    "SELECT AVG((ill > 2)::int) FROM {} WHERE age BETWEEN 30 AND 39",
+    "SELECT AVG(ill) FROM {} WHERE age = 33 AND ill = 5",
+    "SELECT SUM(age - 40) FROM {} WHERE ill = 4 AND sex = 'f'",
+    "SELECT sex, COUNT(*) FROM {} WHERE ill = 3 GROUP BY sex",
+    "SELECT ill, COUNT(*) FROM {} WHERE age < 50 GROUP BY ill",
+    "SELECT ill > 1 AS is_high, COUNT(*) FROM {} WHERE age < 50 GROUP BY ill > 1",
+    "SELECT sex, ill = 3 AS has, COUNT(*), AVG(age) FROM {} GROUP BY sex, ill = 3",
+    "SELECT age, ill, COUNT(*) FROM {} GROUP BY age, ill ORDER BY 3 DESC, 1, 2 LIMIT 20",
+    "SELECT age, AVG(ill) FROM {} GROUP BY age",
+    "SELECT age, SUM(ill) FROM {} GROUP BY age HAVING SUM(ill) > 100 ORDER BY 2",
+    "SELECT ill, AVG(age) FROM {} GROUP BY ill HAVING COUNT(*) > 100",
+    "SELECT sex, COUNT(*), COUNT(*) FILTER (WHERE ill = 2 AND age < 30) FROM {} GROUP BY sex",
+    "SELECT sex, ROUND(100.0 * COUNT(*) FILTER (WHERE ill <> 2) / COUNT(*), 1) FROM {} GROUP BY 1",
+    "SELECT ill, 100.0 * COUNT(*) / SUM(COUNT(*)) OVER () FROM {} WHERE age < 30 GROUP BY ill",
+    "SELECT sex, ill, COUNT(*) * 1.0 / SUM(COUNT(*)) OVER (PARTITION BY sex) FROM {} GROUP BY 1, 2",
+    "SELECT 100.0 * COUNT(*) / (SELECT COUNT(*) FROM {0}) FROM {0} WHERE age < 30 AND ill = 2",
+)
+
+
+@pytest.mark.parametrize("question", STATEMENTS)
+def test_a_rewritten_statement_gives_the_estimate(
+    parties: Parties, published: Weighted, question: str
+) -> None:
+    assert compared(parties.analyst, question.format(NAME)) == "equal"
 
 
 GROUPED = ["ill", "sex", "sex, ill", "age, ill"]

@@ -257,13 +257,14 @@ def test_a_source_whose_publications_are_not_ones_own_is_as_one_that_is_not_ther
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("estimator", ["published", "paper"])
 @pytest.mark.parametrize("publication", PUBLICATIONS)
-def test_statements_of_what_is_asked(parties: Parties, publication: str) -> None:
-    """The statement of an answered question gives the paper's estimate, functions and all."""
+def test_statements_of_what_is_asked(parties: Parties, publication: str, estimator: str) -> None:
+    """The statement of an answered question gives the engine's estimate, functions and all."""
     outcomes: Counter[str] = Counter()
     for asked in ASKED:
         question = asked_of(publication, asked.question)
-        outcomes[compared(parties.analyst, question, seconds=2)] += 1
+        outcomes[compared(parties.analyst, question, 2, estimator)] += 1
     print(publication, dict(outcomes))  # shown with -rP
     assert outcomes.keys() <= {"equal", "refused", "no statement", "too long"}, outcomes
     assert outcomes["equal"] > len(ASKED) / 2

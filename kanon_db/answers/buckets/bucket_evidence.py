@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,12 @@ from kanon_db.answers.buckets.bucket_totals import (
     n_kinds,
     side_of_numbers,
 )
-from kanon_db.answers.buckets.learned_weights import ChosenValues, RecordWeights, find_needed_values
+from kanon_db.answers.buckets.learned_weights import (
+    ChosenValues,
+    RecordWeights,
+    find_needed_values,
+    is_most,
+)
 from kanon_db.answers.buckets.ranked_counts import CountedPair, Judge, RankedCounts, RankedSums
 from kanon_db.answers.buckets.slots import (
     LARGEST,
@@ -108,6 +113,13 @@ def rank_in_buckets(opened: OpenQuery, aggregate: Aggregate) -> RankedCounts:
     return BucketEvidence(opened, layout, opened.store).rank(opened.plan(aggregate))
 
 
+class MostOfValues(NamedTuple):
+    """More than half of the values of an attribute: they weigh what the others leave."""
+
+    keys: Mapping[int, str]  # The group that they are, by the numbers of its keys: values as JSON
+    x: float | None  # The number that they have, where one is summed
+
+
 class BucketEvidence:
     """Answers the aggregates of one question, which have the same keys."""
 
@@ -141,7 +153,38 @@ class BucketEvidence:
         texts = (key.texts[rank] for key, rank in zip(self._keys, ranks, strict=True))
         return self._opened.key(tuple((i, text, ranks[i] + 1) for i, text in enumerate(texts)))
 
+    def find_most(self, plans: Sequence[Plan]) -> list[list[MostOfValues] | None]:
+        """Find where more than half of the values weigh together; None without weights."""
+        self._try_values(plans)
+        return [
+            None if groups is None else [
+                MostOfValues(self._value_keys(h), x)
+                for h, values in enumerate(groups)
+                for x in values.distinct_x
+                if plan.shape == "either" or is_most(values.choose(x))
+            ]
+            for plan, groups in zip(plans, self._chosen, strict=True)
+        ]  # fmt: skip
+
+    def _value_keys(self, group: int) -> dict[int, str]:
+        ranks = self._groupings[1].ranks(group)
+        return {
+            number: self._keys[number].texts[rank]
+            for number, rank in zip(self._numbers[1], ranks, strict=True)
+        }
+
     def _count(self, plans: Sequence[Plan]) -> list[BucketTotals]:
+        plans = self._try_values(plans)
+        begun = [self._begin(plan, own) for plan, own in zip(plans, self._chosen, strict=True)]
+        counter = BucketCounter(plans, self._outcomes, self._groupings, begun)
+        totals = begun
+        names = list(dict.fromkeys(name for plan in plans for name in plan.columns))
+        for more in self._store.each(names, counter):
+            totals = [one + other for one, other in zip(totals, more, strict=True)]
+        return totals
+
+    def _try_values(self, plans: Sequence[Plan]) -> list[Plan]:
+        """Ask the server of the values of some plans; return these, guarded."""
         plans = [
             replace(plan, pairs=tuple(
                 guard(part, (*parts_of(plan.records), *parts_of(plan.values)))
@@ -167,13 +210,7 @@ class BucketEvidence:
         self._groupings = self._find_groups(plans[0])
         self._numbers = [[key.number for key in keys if key.side == side] for side in (0, 1)]
         self._chosen = [self._choose_values(plan) for plan in plans]
-        begun = [self._begin(plan, own) for plan, own in zip(plans, self._chosen, strict=True)]
-        counter = BucketCounter(plans, self._outcomes, self._groupings, begun)
-        totals = begun
-        names = list(dict.fromkeys(name for plan in plans for name in plan.columns))
-        for more in self._store.each(names, counter):
-            totals = [one + other for one, other in zip(totals, more, strict=True)]
-        return totals
+        return list(plans)
 
     def _find_groups(self, plan: Plan) -> tuple[Grouping, Grouping]:
         """Find the groups of each side, given the plan that lists them."""

@@ -28,6 +28,20 @@ class ChosenValues(NamedTuple):
     are_chosen: BoolArray  # (n_values,)
     x: FloatArray | None  # (n_values,): what is summed of each; NaN for nothing
 
+    @property
+    def distinct_x(self) -> list[float | None]:
+        """What is summed, each number once; None for nothing."""
+        if self.x is None:
+            return [None]
+        numbers: list[float | None] = np.unique(
+            self.x[self.are_chosen & ~np.isnan(self.x)]
+        ).tolist()
+        return numbers
+
+    def choose(self, x: float | None) -> BoolArray:
+        """Mark the values of which this is summed."""
+        return self.are_chosen if self.x is None else self.are_chosen & (self.x == x)
+
 
 @dataclass(frozen=True, eq=False)
 class RecordWeights:
@@ -60,9 +74,9 @@ class RecordWeights:
             number = _add_up(self.n, self.of_values, values.are_chosen)
         else:
             total, number = np.zeros_like(self.n), np.zeros_like(self.n)
-            for x in np.unique(values.x[values.are_chosen & ~np.isnan(values.x)]):
-                own = _add_up(self.n, self.of_values, values.are_chosen & (values.x == x))
-                if own is not None:
+            for x in values.distinct_x:
+                own = _add_up(self.n, self.of_values, values.choose(x))
+                if own is not None and x is not None:
                     total, number = total + own * x, number + own
         if total is None or number is None or not is_average:
             return total
