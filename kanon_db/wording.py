@@ -66,15 +66,7 @@ def for_python(text: str) -> str:
 
 
 def for_models(text: str) -> str:
-    """Say it to a language model, which has the tools of `kanon mcp`.
-
-    Examples
-    --------
-    >>> for_models("TABLE kanon.publications lists the ones that you may read")
-    'list_publications lists the ones that you may read'
-    >>> for_models("write FROM a_b, or pass publication => 'a_b'; there are also a_k")
-    'write FROM a_b; there are also a_k'
-    """
+    """Say it to a language model, which has the tools of `kanon mcp`."""
     text = re.sub(rf",? or pass {_ARGUMENT.pattern}", "", text)
     return _FUNCTION.sub(_tool, text.replace(_PUBLICATIONS, "list_publications"))
 
@@ -123,9 +115,9 @@ def _command(found: re.Match[str]) -> str:
     return " ".join(words)
 
 
-def _tool(found: re.Match[str]) -> str:
-    name = found["name"]
-    return "ask" if name in _QUERY else _TOOLS.get(name, found[0])
+def _tool(match: re.Match[str]) -> str:
+    name = match["name"]
+    return "ask" if name in _QUERY else _TOOLS.get(name, match[0])
 
 
 def _keyword(found: re.Match[str]) -> str:

@@ -70,11 +70,9 @@ class SideSums(NamedTuple):
 def judge_pairs(
     pairs: MatchedPairs, hidden: float, *, by_weights: float | None = None, is_paper: bool = False
 ) -> Estimated:
-    """Choose an estimate, and say how far off it may be.
-
-    `pairs`: what a random matching gives: the paper's estimate.
-    `hidden`: the variance of what a dependence adds.
-    """
+    """Choose an estimate, and say how far off it may be."""
+    # `pairs`: what a random matching gives: the paper's estimate.
+    # `hidden`: the variance of what a dependence adds.
     # `by_weights`: the estimate by weights; None where there are none.
     # `is_paper`: whether the paper's estimator is asked for.
     low, high = pairs.lower_bound, pairs.upper_bound
