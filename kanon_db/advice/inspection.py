@@ -292,36 +292,43 @@ def inspect_relation(session: Session, source: str) -> list[InspectedColumn]:
 # Which tables are of people, and which of what happened to them.
 
 _REFERENCES: Final = """
-SELECT a.attname::text AS column, n.nspname::text AS schema, r.relname::text AS name,
-       r.oid::text AS oid, k.attname::text AS key
+SELECT own.columns, own.keys, n.nspname::text AS schema, r.relname::text AS name,
+       r.oid::text AS oid
 FROM pg_constraint AS c
-JOIN pg_attribute AS a ON a.attrelid = c.conrelid AND a.attnum = c.conkey[1]
-JOIN pg_attribute AS k ON k.attrelid = c.confrelid AND k.attnum = c.confkey[1]
+CROSS JOIN LATERAL (
+    SELECT array_agg(a.attname::text ORDER BY u.i) AS columns,
+           array_agg(k.attname::text ORDER BY u.i) AS keys
+    FROM unnest(c.conkey, c.confkey) WITH ORDINALITY AS u (a, k, i)
+    JOIN pg_attribute AS a ON a.attrelid = c.conrelid AND a.attnum = u.a
+    JOIN pg_attribute AS k ON k.attrelid = c.confrelid AND k.attnum = u.k
+) AS own
 JOIN pg_class AS r ON r.oid = CASE WHEN $2::text = 'to' THEN c.conrelid ELSE c.confrelid END
 JOIN pg_namespace AS n ON n.oid = r.relnamespace
-WHERE c.contype = 'f' AND cardinality(c.conkey) = 1 AND c.confrelid <> c.conrelid
-      AND c.conparentid = 0
+WHERE c.contype = 'f' AND c.confrelid <> c.conrelid AND c.conparentid = 0
       AND CASE WHEN $2::text = 'to' THEN c.confrelid ELSE c.conrelid END = $1::text::oid
       AND has_table_privilege(r.oid, 'SELECT')
-ORDER BY a.attnum, r.relname, n.nspname
+ORDER BY c.conkey, r.relname, n.nspname
 """
-"""Foreign keys of one column from a table, or to it, with the tables at their other ends."""
+"""Foreign keys from a table, or to it, with the tables at their other ends."""
+
+_JOINED: Final = frozenset({"smallint", "integer", "bigint", "uuid", "text", "character varying"})
+"""Types of which several columns become one entity: settings do not change their texts."""
 
 
 class PeopleReference(NamedTuple):
-    """A column that refers to a table of people, by one of its columns."""
+    """Columns that refer to a table of people, by a key of it."""
 
-    column: str
+    columns: tuple[str, ...]
     people: Relation
     oid: str
-    key: str
+    keys: tuple[str, ...]
 
 
 class PeopleView(NamedTuple):
     """A table of what happened to people, and the table of these people, as one view."""
 
     name: Relation  # what the view is to be called
-    column: str  # the column that refers to the people
+    column: str  # the column that refers to the people; made of all, where several do
     people: str  # the table of people
     relation: Relation  # the temporary view that is looked at
     types: Mapping[str, ColumnType]
@@ -355,10 +362,10 @@ def _read_keys(session: Session, oid: str) -> set[str]:
 def _note_events(session: Session, relation: Relation, oid: str) -> list[str]:
     """Say which tables refer to a table of people."""
     return [
-        f"{row['schema']}.{row['name']} refers to it by {row['column']}: inspect that table for"
-        " one view of both"
+        f"{row['schema']}.{row['name']} refers to it by {', '.join(row['columns'])}: inspect that"
+        " table for one view of both"
         for row in session.fetch(_REFERENCES, oid, "to")
-        if _is_of_people(relation.name, row["column"])
+        if _is_of_people(relation.name, row["columns"])
     ]
 
 
@@ -376,24 +383,36 @@ def _find_people(
 ) -> PeopleReference | None:
     """Find the table of the people whom the rows are about; of several, that with the most."""
     references = [
-        PeopleReference(row["column"], Relation(row["schema"], row["name"]), row["oid"], row["key"])
+        PeopleReference(
+            tuple(row["columns"]), Relation(row["schema"], row["name"]), row["oid"],
+            tuple(row["keys"]),
+        )
         for row in session.fetch(_REFERENCES, oid, "from")
-        if _is_of_people(row["name"], row["column"])
-        and types[row["column"]].operator_schema is None
-    ]
+        if _is_of_people(row["name"], row["columns"])
+        and _can_be_compared([types[name] for name in row["columns"]])
+    ]  # fmt: skip
     if len(references) < 2:
         return next(iter(references), None)
     counts = fetch_one(
         session,
         "SELECT ARRAY["
-        + ", ".join(f"count(DISTINCT {session.identifier(one.column)})" for one in references)
+        + ", ".join(
+            f"count(DISTINCT ({', '.join(map(session.identifier, one.columns))}))"
+            for one in references
+        )
         + f"] AS n FROM {relation.rows(session)}",
     )
     return references[max(range(len(references)), key=lambda i: counts["n"][i])]
 
 
-def _is_of_people(table: str, column: str) -> bool:
-    return looks_like_entity(column) or any(
+def _can_be_compared(columns: Sequence[ColumnType]) -> bool:
+    if len(columns) > 1:
+        return all(one.type_name in _JOINED for one in columns)
+    return columns[0].operator_schema is None
+
+
+def _is_of_people(table: str, columns: Sequence[str]) -> bool:
+    return any(map(looks_like_entity, columns)) or any(
         read_name(name).topic == "person" for name in (table, table.removesuffix("s"))
     )
 
@@ -409,31 +428,40 @@ def _join(
     columns = {name: f"e.{session.identifier(name)}" for name in types}
     names = {}
     for name in of_people:
-        if name == reference.key:
+        if name in reference.keys:
             continue
         shown = name if name not in columns else f"{people.name}_{name}"
         if shown not in columns and len(shown.encode()) <= MAX_NAME_BYTES:
             columns[shown] = f"p.{session.identifier(name)}"
             names[name] = shown
-    key, column = session.identifier(reference.key), session.identifier(reference.column)
-    tables = (
-        f"{_regclass(session, events)} AS e JOIN {_regclass(session, people)} AS p"
-        f" ON p.{key} = e.{column}"
+    (entity, *others) = reference.columns
+    if others:
+        entity = _shorten("_".join(reference.columns), MAX_NAME_BYTES - 1)
+        entity += "_" if entity in columns else ""
+        together = ", ".join(columns[name] for name in reference.columns)
+        columns = {entity: f"ROW({together})::text"} | columns
+    alike = " AND ".join(
+        f"p.{session.identifier(key)} = e.{session.identifier(name)}"
+        for key, name in zip(reference.keys, reference.columns, strict=True)
     )
+    tables = f"{_regclass(session, events)} AS e JOIN {_regclass(session, people)} AS p ON {alike}"
     keys = {names[name] for name in _read_keys(session, reference.oid) if name in names}
     temporary = session.identifier("pg_temp", f"kanon_people_{secrets.token_hex(8)}")
     view = PeopleView(
-        _free_name(session, events, people), reference.column, str(people), events, {}, columns,
-        tables, keys,
+        _free_name(session, events, people), entity, str(people), events, {}, columns, tables, keys
     )  # fmt: skip
     session.fetch(view.write(session, f"TEMPORARY VIEW {temporary}", columns))
     relation, oid, _ = find_relation(session, temporary)
     return view._replace(relation=relation, types=column_types(session, oid))
 
 
+def _shorten(name: str, n_bytes: int) -> str:
+    return name.encode()[:n_bytes].decode(errors="ignore")
+
+
 def _free_name(session: Session, events: Relation, people: Relation) -> Relation:
     """Return a name for a view beside a table, which no relation has."""
-    name = "_".join(one.name.encode()[:28].decode(errors="ignore") for one in (events, people))
+    name = "_".join(_shorten(one.name, 28) for one in (events, people))
     row = fetch_one(
         session,
         "SELECT min(i) AS i FROM generate_series(1, 1000) AS i WHERE to_regclass(format('%I.%I',"

@@ -318,7 +318,14 @@ CREATE TABLE data.households (hhid int PRIMARY KEY, region text, rooms int);
 CREATE TABLE data.census (member int PRIMARY KEY, hhid int NOT NULL REFERENCES data.households,
     age int, sex text, income int);
 INSERT INTO data.households SELECT i, 'region ' || i % 4, i % 6 FROM generate_series(1, 80) AS i;
-INSERT INTO data.census SELECT i, 1 + i % 80, i % 90, 'wm', i * 10 FROM generate_series(1, 240) AS i
+INSERT INTO data.census SELECT i, 1 + i % 80, i % 90, 'wm', i * 10
+    FROM generate_series(1, 240) AS i;
+CREATE TABLE data.members (site int, person int, region text, PRIMARY KEY (site, person));
+CREATE TABLE data.claims (claim int PRIMARY KEY, person int, site int, year int, illness text,
+    FOREIGN KEY (person, site) REFERENCES data.members (person, site));
+INSERT INTO data.members SELECT i % 3, i, 'region ' || i % 4 FROM generate_series(1, 80) AS i;
+INSERT INTO data.claims SELECT i, 1 + i % 80, (1 + i % 80) % 3, 2000 + i % 9, 'code ' || i % 7
+    FROM generate_series(1, 240) AS i
 """
 
 
@@ -348,6 +355,14 @@ def two_tables(parties: Parties) -> Functions:
                 "region": "quasi-identifier", "income": "sensitive",
             },
             ("hhid", "random", "income"),
+        ),
+        (
+            "data.claims", "data.claims_members",
+            {
+                "person_site": "entity", "claim": "identifier", "region": "quasi-identifier",
+                "illness": "sensitive",
+            },
+            ("person_site", "random", "illness"),
         ),
     ],
 )  # fmt: skip
