@@ -34,9 +34,9 @@ from kanon_db.query.formulas import (
     NOTHING,
     Estimated,
     Group,
-    bound_average,
     common_spelling,
     empty,
+    limit_average,
     rounding,
 )
 from kanon_db.query.layout import CellLayout
@@ -286,7 +286,7 @@ class Totals:
             # Bounds are known also where no record is expected, though some may count.
             estimate = average if c > 0 else None
             number = float(s.sure[group]), float(s.possible[group])
-            low, high = bound_average((low, high), number, (least, most))
+            low, high = limit_average((low, high), number, (least, most))
             widest = (high - low) / 2 * c
         is_wild = bool(self._is_wild[group])
         error = None

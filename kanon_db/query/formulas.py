@@ -516,22 +516,14 @@ def summed(
     if not is_average:
         return MatchedPairs(t, tt, t_low, t_high)
     mean = t / c
-    low, high = bound_average((t_low, t_high), (c_low, c_high), extremes)
+    low, high = limit_average((t_low, t_high), (c_low, c_high), extremes)
     return MatchedPairs(mean, tt - 2 * mean * tc + mean * mean * cc, low, high, c)
 
 
-def bound_average(
+def limit_average(
     total: tuple[float, float], number: tuple[float, float], extremes: tuple[float, float]
 ) -> tuple[float, float]:
-    """Bound an average by the bounds of its sum, of how many it is of, and by their extremes.
-
-    Examples
-    --------
-    >>> bound_average((30_840, 36_553), (10, 11), (0, 22_000))
-    (2803.6363636363635, 3655.3)
-    >>> bound_average((-5, 3), (0, 4), (-2, 2))
-    (-2.0, 2.0)
-    """
+    """Find the bounds of an average from those of its sum and of how many it is of."""
     (low, high), (least, most) = total, extremes
     fewest = max(number[0], 1.0)  # there is no average of none
     many = max(number[1], fewest)

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from kanon_db.answers.estimates import answer
+from kanon_db.answers.estimates import answer, list_rows
 from kanon_db.answers.rows.value_counts import ValueCounts
 from kanon_db.answers.scope import open_query
 from kanon_db.query.formulas import common_spelling
@@ -231,7 +231,7 @@ def test_counts_below_many_values_are_those_of_a_statement_each(
     session = PsycopgSession(parties.analyst)
     with parties.analyst.transaction(force_rollback=True):
         parties.analyst.execute(f"SET LOCAL kanon.estimator = '{estimator}'")
-        opened = open_query(session, f"SELECT MAX({column}) FROM {name} {where}")
+        opened = open_query(session, f"SELECT MAX({column}) FROM {name} {where}", answer=list_rows)
         cells = ValueCounts.of(opened, opened.query.measures[0].aggregate)
         group = cells.group(common_spelling("{}"))
         bounds = {int(at): ends for at, ends in zip(group.boundaries, group.bounds.T, strict=True)}

@@ -421,13 +421,13 @@ _ALWAYS: Final = 0.1
 """Chosen as above."""
 
 
-def _told(known: FloatArray, part: float) -> FloatArray:
+def _excuse(known: FloatArray, part: float) -> FloatArray:
     """Say of which share of a cell's records errors say nothing, if so much is followed.
 
     Nobody may be off because of what is certain, and more are the farther learned is from evenly.
     """
-    told: FloatArray = 1 - (1 - known) * (_ALWAYS + (1 - _ALWAYS) * part / _FOLLOWED)
-    return told
+    sure: FloatArray = 1 - (1 - known) * (_ALWAYS + (1 - _ALWAYS) * part / _FOLLOWED)
+    return sure
 
 
 MOST_CELLS: Final = 50_000
@@ -443,7 +443,7 @@ class SetDistributions:
 
     # (total,): fraction of the cell's records with each value, by cell and value
     shares: FloatArray
-    known: FloatArray  # (n_cells,): fraction of each cell's records that `_told` says
+    known: FloatArray  # (n_cells,): fraction of each cell's records that `_excuse` says
 
     @classmethod
     def of(
@@ -462,7 +462,7 @@ class SetDistributions:
         difference: FloatArray = np.add.reduceat((learned - even) ** 2, starts) * sizes
         part = trust(difference, inside, sizes, 1 - known, records, n_classes)
         # Witnesses, of whom each value has as many, lie evenly.
-        return cls(even + (part * (1 - known))[owner] * (learned - even), _told(known, part))
+        return cls(even + (part * (1 - known))[owner] * (learned - even), _excuse(known, part))
 
 
 _Even = Callable[[IntArray, FloatArray], FloatArray]
@@ -654,7 +654,7 @@ class RangeDistributions:
         difference = squares * widths / shares**2 - 1
         part = trust(difference, shares, last - first + 1, 1 - 2 * own, records, n_classes)
         is_each = axis.is_each and is_discrete
-        return cls(axis, first, last, own, is_each, part, _told(2 * own, part))
+        return cls(axis, first, last, own, is_each, part, _excuse(2 * own, part))
 
     def on(self, points: Any) -> Axis:
         """Return it with a value of each part."""
