@@ -434,17 +434,19 @@ def _join(
         if shown not in columns and len(shown.encode()) <= MAX_NAME_BYTES:
             columns[shown] = f"p.{session.identifier(name)}"
             names[name] = shown
-    (entity, *others) = reference.columns
-    if others:
+    entity = reference.columns[0]
+    if len(reference.columns) > 1:
         entity = _shorten("_".join(reference.columns), MAX_NAME_BYTES - 1)
         entity += "_" if entity in columns else ""
-        together = ", ".join(columns[name] for name in reference.columns)
-        columns = {entity: f"ROW({together})::text"} | columns
-    alike = " AND ".join(
+        parts = ", ".join(columns[name] for name in reference.columns)
+        columns = {entity: f"ROW({parts})::text"} | columns
+    condition = " AND ".join(
         f"p.{session.identifier(key)} = e.{session.identifier(name)}"
         for key, name in zip(reference.keys, reference.columns, strict=True)
     )
-    tables = f"{_regclass(session, events)} AS e JOIN {_regclass(session, people)} AS p ON {alike}"
+    tables = (
+        f"{_regclass(session, events)} AS e JOIN {_regclass(session, people)} AS p ON {condition}"
+    )
     keys = {names[name] for name in _read_keys(session, reference.oid) if name in names}
     temporary = session.identifier("pg_temp", f"kanon_people_{secrets.token_hex(8)}")
     view = PeopleView(
