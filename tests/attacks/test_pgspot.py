@@ -41,6 +41,10 @@ SAID_OTHERWISE = [
         r"^RETURN ([^;]*);$",
         r"SET search_path = pg_catalog, pg_temp AS $body$SELECT \1$body$;",
     ),
+    (
+        r"^BEGIN ATOMIC\n([^;]*);\nEND;$",
+        r"SET search_path = pg_catalog, pg_temp AS $body$\1$body$;",
+    ),
     # It does not know blocks in Python, in which an installation asks the server's interpreter.
     (r"^DO LANGUAGE plpython3u ' ?(?:[^']|'')*'", "SELECT 1"),
     # Its parser does not know which fields a variable of a table's row type has.

@@ -45,14 +45,22 @@ BOTH = {
 }  # fmt: skip
 """Read the server's catalogs, with the caller's rights."""
 
+ESTIMATED = "anyrange,anyarray,double precision,anyarray,double precision[],integer"
+PARSED = ("surely", "possibly", "values_of", "values_of_label", "width")
 CELLS = {
-    f"{name}({arguments})"
-    for name in ("surely", "possibly")
-    for arguments in (
-        "text[],text[]", "boolean,text,integer",
-        *(f"{cell},{value}" for cell, value in RANGES.items()),
-        *(f"{cell},{cell}" for cell in RANGES),
-    )
+    *(
+        f"{name}({arguments})"
+        for name in ("surely", "possibly")
+        for arguments in (
+            "text[],text[]", "boolean,text,integer",
+            *(f"{cell},{value}" for cell, value in RANGES.items()),
+            *(f"{cell},{cell}" for cell in RANGES),
+        )
+    ),
+    "values_of(text[],double precision[])", "values_of_label(text,jsonb)",
+    *(f"{name}({arguments})" for name in ("numbers_of", "parts_of")
+      for arguments in ("anyrange,anyarray", ESTIMATED)),
+    *(f"width({value},{value})" for value in ("numeric", RANGES["tsrange"], RANGES["tstzrange"])),
 }  # fmt: skip
 """Expressions on what they are given."""
 
@@ -291,7 +299,7 @@ def test_functions_are_fixed(parties: Parties) -> None:
     for name, is_definer, is_superusers, volatility, parallel, is_parsed, path in rows:
         expected = (True, False) if name in DEFINERS else (False, True)
         assert (is_definer, is_superusers) == expected, name
-        if name in ("surely", "possibly"):
+        if name in PARSED:
             # Parsed when they were installed; a setting would keep them from being inlined.
             assert (volatility, parallel, is_parsed, path) == ("i", "s", True, None), name
             continue
@@ -299,6 +307,8 @@ def test_functions_are_fixed(parties: Parties) -> None:
         # An IMMUTABLE function of data may be folded into a plan, and answer from the past.
         reads_nothing = name in (
             "mark",
+            "numbers_of",
+            "parts_of",
             "relation_kind",
             "weighted_join",
             "learned_join",
