@@ -261,15 +261,18 @@ COMMENT ON FUNCTION kanon.numbers_of(anyrange, anyarray) IS
     'the same, where all values are as likely as the others';
 
 CREATE OR REPLACE FUNCTION kanon.width(low numeric, high numeric) RETURNS float8
-LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN high - low;
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN high - low;
 COMMENT ON FUNCTION kanon.width(numeric, numeric) IS 'how far two numbers are apart';
 
 CREATE OR REPLACE FUNCTION kanon.width(low timestamp, high timestamp) RETURNS float8
-LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN EXTRACT(epoch FROM high - low);
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN EXTRACT(epoch FROM high - low);
 COMMENT ON FUNCTION kanon.width(timestamp, timestamp) IS 'how many seconds two times are apart';
 
 CREATE OR REPLACE FUNCTION kanon.width(low timestamptz, high timestamptz) RETURNS float8
-LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN EXTRACT(epoch FROM high - low);
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN EXTRACT(epoch FROM high - low);
 COMMENT ON FUNCTION kanon.width(timestamptz, timestamptz) IS 'how many seconds two times are apart';
 
 CREATE OR REPLACE FUNCTION kanon.parts_of(
