@@ -279,15 +279,18 @@ class Totals:
         estimate: float | None = float(s.mx[group])
         low, high = float(s.low[group]), float(s.high[group])
         least, most = float(self._least[group]), float(self._most[group])
-        widest = (high - low) / 2
         lost = rounding(float(s.possible[group]), max(abs(least), abs(most)), low, high)
-        low, high = low - lost, high + lost
+        added, rounded = (low, high), (low - lost, high + lost)
         if self._is_average:
             # Bounds are known also where no record is expected, though some may count.
             estimate = average if c > 0 else None
             number = float(s.sure[group]), float(s.possible[group])
-            low, high = limit_average((low, high), number, (least, most))
-            widest = (high - low) / 2 * c
+            added, rounded = (
+                limit_average(total, number, (least, most)) for total in (added, rounded)
+            )
+        low, high = rounded
+        # What rounding alone may change is no error.
+        widest = (added[1] - added[0]) / 2 * (c if self._is_average else 1)
         is_wild = bool(self._is_wild[group])
         error = None
         if not self._is_unknown and (c > 0 or not self._is_average):

@@ -169,9 +169,11 @@ def _numbers(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 def test_a_caller_can_ask_for_it(parties: Parties, reader: Kanon) -> None:
     few = "SELECT COUNT(*) FROM plain_g WHERE age = 44 AND town = 't1'"
-    assert reader.estimate_count(few).estimate is not None
+    plain = reader.estimate_count(few)
+    assert plain.estimate is not None
     hidden = reader.estimate_count(few, figures={"least": 6, "round": 5})
-    assert (hidden.estimate, hidden.lower_bound, hidden.upper_bound) == (None, 0, 10)
+    upper = -(-max(plain.upper_bound, 6) // 5) * 5
+    assert (hidden.estimate, hidden.lower_bound, hidden.upper_bound) == (None, 0, upper)
     # Both rules hold, so nobody weakens the publication's.
     for rule in ({"least": 1, "round": 1}, {"round": 7}):
         frame = reader.count("SELECT town, COUNT(*) FROM told_g GROUP BY town", figures=rule)
@@ -275,4 +277,4 @@ def test_a_refreshed_and_a_loaded_publication_keep_it(parties: Parties) -> None:
         names,
     )
     rule = {"least": 6, "round": 5}
-    assert dict(found) == {**dict.fromkeys(NAMES, rule), "plain_g": None}
+    assert dict(found) == {**dict.fromkeys(NAMES, rule), "plain_b": None, "plain_g": None}
