@@ -31,6 +31,7 @@ from kanon_db.query.expressions import (
     Deviation,
     Distinct,
     Expression,
+    GroupAggregate,
     GroupMark,
     ItemText,
     Literal,
@@ -90,15 +91,21 @@ def read(query: str) -> QueryText:
     select = statements[0].stmt
     require(isinstance(select, ast.SelectStmt))
     named: dict[str, Inner | QueryText] = {}
-    if select.withClause is not None:
-        require(not select.withClause.recursive)
-        for one in select.withClause.ctes:
-            require(filled(one) == {"ctename", "ctequery"})
-            require(one.ctename not in named)
-            named[one.ctename] = inner_of(one.ctequery, named)
+    note_with(select, named)
     text = select_of(select, named)
     require(not named)
     return text
+
+
+def note_with(select: Any, named: dict[str, Inner | QueryText]) -> None:
+    """Note the queries that WITH names; each is asked once."""
+    if select.withClause is None:
+        return
+    require(not select.withClause.recursive)
+    for one in select.withClause.ctes:
+        require(filled(one) == {"ctename", "ctequery"})
+        require(one.ctename not in named)
+        named[one.ctename] = inner_of(one.ctequery, named)
 
 
 def select_of(select: Any, named: dict[str, Inner | QueryText]) -> QueryText:
@@ -208,7 +215,7 @@ class Groups(NamedTuple):
     def asked(self, outer: QueryText, *, is_whole: bool) -> QueryText:
         """The query that gives what another makes of the groups: HAVING is its WHERE."""
         columns = {}
-        for one in self.text.items:
+        for one in (self.text.outer or self.text).items:
             match one.expression:
                 case Name(parts=(*_, name)):
                     pass
@@ -226,9 +233,16 @@ class Groups(NamedTuple):
             require(qualifier in ([], [self.alias]) and column in columns)
             return columns[column]
 
-        conditions = [] if outer.where is None else flat(And, [meant(outer.where, mean)])
-        before = [one for one in conditions if not has_aggregates(one)]
-        after = [one for one in conditions if has_aggregates(one)]
+        parts = [*(one.expression for one in outer.items), outer.where, outer.having]
+        parts += [one.expression for one in outer.order]
+        if outer.group or any(map(has_aggregates, parts)):
+            return self.aggregated(outer, mean, columns)
+        if self.text.outer is not None:
+            of_groups = Groups(self.alias, self.text.outer).asked(outer, is_whole=is_whole)
+            before, after = sides(of_groups.where)
+            where = together(self.text.where, before)
+            return self.text._replace(where=where, outer=of_groups._replace(where=after))
+        before, after = sides(None if outer.where is None else meant(outer.where, mean))
         shown = [ItemText(columns[name], name) for name in columns] if is_whole else [
             ItemText(
                 meant(one.expression, mean),
@@ -252,11 +266,69 @@ class Groups(NamedTuple):
             items=tuple(shown),
             grouped=own.grouped or own.items,
             where=together(own.where, before),
-            having=together(own.having, after),
+            having=together(own.having, [] if after is None else [after]),
             order=tuple(map(key, outer.order)) or own.order,
             limit=own.limit if outer.limit is None else outer.limit,
             offset=outer.offset or own.offset,
         )
+
+    def aggregated(self, outer: QueryText, mean: Any, columns: dict[Any, Any]) -> QueryText:
+        """The groups, and the query that aggregates what they are answered with."""
+
+        def over(part: Expression) -> Expression:
+            return meant(replace_parts(part, of_groups), mean)
+
+        def key(part: Expression, *, of_order: bool) -> Expression:
+            match part:
+                case Literal("number"):
+                    return part
+                case Name((name,)) if name in named and (of_order or name not in columns):
+                    return named[name]
+            return over(part)
+
+        shown = tuple(
+            ItemText(
+                over(one.expression),
+                one.alias or (one.expression.parts[-1] if isinstance(one.expression, Name)
+                              else None),
+            )
+            for one in outer.items
+        )  # fmt: skip
+        named = {one.alias: new.expression for one, new in zip(outer.items, shown, strict=True)}
+        before, after = sides(None if outer.where is None else over(outer.where))
+        own = self.text
+        return own._replace(
+            where=together(own.where, before),
+            group=tuple(one.expression for one in own.items) if own.is_distinct else own.group,
+            is_distinct=False,
+            having=None,
+            order=(),
+            outer=outer._replace(
+                items=shown,
+                where=together(own.having, [] if after is None else [after]),
+                group=tuple(key(one, of_order=False) for one in outer.group),
+                having=None if outer.having is None else over(outer.having),
+                order=tuple(
+                    one._replace(expression=key(one.expression, of_order=True))
+                    for one in outer.order
+                ),
+                selected=own.selected,
+            ),
+        )
+
+
+def of_groups(part: Expression) -> Expression | None:
+    """An aggregate of a query over groups is one of what they are answered with."""
+    if type(part) is not Aggregate:
+        return None
+    return GroupAggregate(part.function, part.operand, part.condition, part.share)
+
+
+def sides(where: Expression | None) -> tuple[list[Expression], Expression | None]:
+    """The conditions on groups' own values, and that on what they are answered with."""
+    parts = [] if where is None else flat(And, [where])
+    after = [one for one in parts if has_aggregates(one)]
+    return [one for one in parts if not has_aggregates(one)], together(None, after)
 
 
 def together(one: Expression | None, more: list[Expression]) -> Expression | None:
@@ -291,15 +363,17 @@ def inner_from(node: Any, named: dict[str, Inner | QueryText]) -> Inner | Groups
 
 
 def inner_of(select: Any, named: dict[str, Inner | QueryText]) -> Inner | QueryText:
-    require(isinstance(select, ast.SelectStmt) and select.withClause is None)
+    require(isinstance(select, ast.SelectStmt))
+    note_with(select, named)
     require(len(select.fromClause or ()) == 1)
     source = inner_from(select.fromClause[0], named)
     plain = {"targetList", "fromClause", "whereClause", "limitOption", "op"}
-    is_plain = filled(select) <= plain and not isinstance(select.fromClause[0], ast.JoinExpr)
+    clauses = filled(select) - {"withClause"}
+    is_plain = clauses <= plain and not isinstance(select.fromClause[0], ast.JoinExpr)
     if isinstance(source, Groups) or not is_plain or not (
         has_star(select) or not any(has_aggregates(item(t).expression) for t in select.targetList)
     ):  # fmt: skip
-        require(filled(select) <= CLAUSES | {"distinctClause"})
+        require(clauses <= CLAUSES | {"distinctClause"})
         require(not select.groupDistinct and select.distinctClause in (None, (None,)))
         return written(select, source)
     if source is None:
@@ -517,6 +591,15 @@ def operation(node: Any) -> Expression:
             low, high = map(expression, node.rexpr)
             negated = node.kind == KINDS.AEXPR_NOT_BETWEEN
             return Range(expression(node.lexpr), low, high, negated)
+        case KINDS.AEXPR_IN if isinstance(node.lexpr, ast.RowExpr):
+            left = [expression(part) for part in node.lexpr.args]
+            rows = [[expression(part) for part in row.args] for row in node.rexpr]
+            tests = [
+                And(tuple(Comparison("=", *pair) for pair in zip(left, row, strict=True)))
+                for row in rows
+            ]
+            among = Or(tuple(tests)) if len(tests) > 1 else tests[0]
+            return Not(among) if operator == "<>" else among
         case KINDS.AEXPR_IN:
             items = tuple(map(expression, node.rexpr))
             if len(items) == 1:
@@ -697,6 +780,10 @@ def call(node: Any) -> Expression:
         case ["regexp_like"]:
             require(len(args) == 2 or args[2].text == "i")
             return Pattern(args[0], "~" if len(args) == 2 else "~*", args[1])
+        case ["pg_catalog", "substring"]:
+            *others, last = args  # FOR has a cast of its own
+            last = last.operand if isinstance(last, Cast) else last
+            return Call("substr", (*others, last))
         case ["pg_catalog", name] if name in FUNCTIONS:
             return Call(name, tuple(args))
         case [name] if SAME.get(name, name) in FUNCTIONS:
@@ -720,15 +807,23 @@ TYPES = {
     "int2": "smallint", "int4": "integer", "int8": "bigint", "numeric": "numeric",
     "float4": "real", "float8": "double precision", "text": "text",
     "varchar": "character varying", "date": "date", "timestamp": "timestamp without time zone",
-    "bool": "boolean",
+    "timestamptz": "timestamp with time zone", "bool": "boolean",
 }  # fmt: skip
+
+
+MOMENTS = ("date", "timestamp", "timestamptz")
 
 
 def cast(node: Any) -> Expression:
     (*schema, name) = (part.sval for part in node.typeName.names)
     if name == "interval":
-        require(isinstance(node.arg, ast.A_Const) and not node.typeName.typmods)
-        return Literal("interval", node.arg.val.sval)
+        require(not node.typeName.typmods)
+        match expression(node.arg):
+            case Literal("string", text):
+                return Literal("interval", text)
+            case Call("||", (Literal("number", number), Literal("string", unit))):
+                return Literal("interval", number + unit)
+        raise NotACountQueryError
     require(schema in ([], ["pg_catalog"]) and name in TYPES)
     require(not node.typeName.arrayBounds)
     inner = cast_to(expression(node.arg), name)
@@ -740,7 +835,7 @@ def cast(node: Any) -> Expression:
 
 
 def cast_to(inner: Expression, name: str) -> Expression:
-    if isinstance(inner, Literal) and inner.kind == "string" and name in ("date", "timestamp"):
+    if isinstance(inner, Literal) and inner.kind == "string" and name in MOMENTS:
         return Literal(name, inner.text)
     return Cast(inner, TYPES[name])
 
@@ -790,6 +885,7 @@ def canonical(text: QueryText) -> QueryText:
         order=tuple(order._replace(expression=tidy(order.expression)) for order in text.order),
         selected=tuple(map(tidy, text.selected)),
         grouped=tuple(one._replace(expression=tidy(one.expression)) for one in text.grouped),
+        outer=None if text.outer is None else canonical(text.outer),
     )
 
 
