@@ -155,7 +155,7 @@ class QueryAnswer(NamedTuple):
         """Answer an opened query."""
         groups = answered(opened)
         query = opened.query.asked
-        notes = [*notes_of(opened), *_notes_on_width(query, groups)]
+        notes = [*notes_of(opened), *_notes_on_width(query, groups, opened.figures)]
         return cls(query, groups, notes, opened.figures)
 
     @classmethod
@@ -437,10 +437,13 @@ def notes_of(opened: OpenQuery) -> list[str]:
     return notes
 
 
-def _notes_on_width(query: Query, groups: Sequence[Group]) -> Iterator[str]:
-    """Say which numbers an analyst learns nothing from."""
+def _notes_on_width(
+    query: Query, groups: Sequence[Group], rule: FigureRule | None
+) -> Iterator[str]:
+    """Say which numbers an analyst learns nothing from; what a rule rounds is not untold."""
+    finest = 0 if rule is None else rule.round
     for place, measure in query.shown:
-        n_untold = sum(group.estimates[place].is_untold for group in groups)
+        n_untold = sum(group.estimates[place].is_untold(finest) for group in groups)
         if n_untold:
             where = f" in {n_untold} of {len(groups)} groups" if query.keys else ""
             yield (

@@ -30,6 +30,9 @@ inside; ``python -m benchmarks calibration`` prints how many do.
 _NEARLY_ALL: Final = 0.9
 """The part of what is possible that is likely where an answer tells nothing, at least."""
 
+_LITTLE: Final = 0.1
+"""The part of a number by which it may be off where an answer tells it all the same."""
+
 
 @dataclass(frozen=True, slots=True)
 class Estimated(ShownResult):
@@ -46,14 +49,15 @@ class Estimated(ShownResult):
     likely_high: float | None = field(init=False)
     likely: InitVar[tuple[float, float] | None] = None  # where estimate and error do not say it
 
-    @property
-    def is_untold(self) -> bool:
-        """Whether nearly all that is possible is likely."""
+    def is_untold(self, finest: int = 0) -> bool:
+        """Whether nearly all that is possible is likely, and it is much, or more than finest."""
         ends = self.lower_bound, self.upper_bound, self.likely_low, self.likely_high
         if None in ends:
             return False
         low, high, likely_low, likely_high = (float(end) for end in ends if end is not None)
-        return low < high and likely_high - likely_low >= _NEARLY_ALL * (high - low)
+        reach = likely_high - likely_low
+        is_much = reach > max(finest, _LITTLE * max(abs(low), abs(high)))
+        return low < high and is_much and reach >= _NEARLY_ALL * (high - low)
 
     def __post_init__(self, likely: tuple[float, float] | None) -> None:
         low, high = likely or _likely(self)

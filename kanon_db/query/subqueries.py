@@ -490,6 +490,10 @@ def _with_constants(text: QueryText, lists: Sequence[Rows]) -> QueryText:
 
 def _among(operands: Sequence[Expression], rows: Rows, *, is_distinct: bool) -> Expression:
     """Write the condition that values are among the rows of an answer."""
+
+    def is_null(operand: Expression) -> Expression:
+        return NullTest(operand) if is_distinct else Literal("null", "")
+
     parts: list[Expression] = []
     if len(operands) == 1:
         (operand,) = operands
@@ -497,15 +501,12 @@ def _among(operands: Sequence[Expression], rows: Rows, *, is_distinct: bool) -> 
         if values:
             parts.append(Membership(operand, values))
         if len(values) < len(rows):
-            parts.append(NullTest(operand) if is_distinct else Literal("null", ""))
+            parts.append(is_null(operand))
     else:
         for row in rows:
-            pairs = list(zip(operands, row, strict=True))
-            if not is_distinct and None in row:
-                continue
             tests = [
-                NullTest(operand) if value is None else Comparison("=", operand, value)
-                for operand, value in pairs
+                is_null(operand) if value is None else Comparison("=", operand, value)
+                for operand, value in zip(operands, row, strict=True)
             ]
             parts += [] if (test := joined(And, tests)) is None else [test]
     return joined(Or, parts) or Literal("boolean", "false")

@@ -124,3 +124,21 @@ def test_bounds_of_spreads_hold(function: str) -> None:
 def test_spreads_refused(call: str) -> None:
     with pytest.raises(UnsupportedQueryError):
         query(f"SELECT {call} FROM t")
+
+
+@pytest.mark.parametrize(
+    ("answer", "finest", "is_untold"),
+    [
+        (Estimated(50.0, 40.0, 0, 100), 0, True),
+        (Estimated(50.0, 10.0, 0, 100), 0, False),
+        (Estimated(126.3, 0.5, 126, 127), 0, False),  # one record that is left out hides little
+        (Estimated(0.0, 0.5, 0, 1), 0, True),
+        (Estimated(10.0, 5.0, 10, 15), 5, False),  # rounded by a rule of figures
+        (Estimated(10.0, 5.0, 10, 20), 5, True),
+        (Estimated(7.0, 0.0, 7, 7), 0, False),
+    ],
+)
+def test_a_number_is_told_unless_much_is_likely(
+    answer: Estimated, finest: int, *, is_untold: bool
+) -> None:
+    assert answer.is_untold(finest) is is_untold
