@@ -142,7 +142,10 @@ def aggregate_values(measure: Aggregate, x: FloatArray, n: FloatArray) -> Estima
         upto, quantile = np.cumsum(n), Quantile.of(measure)
         ranks = quantile.first(upto[-1]), quantile.last(upto[-1])
         low, high = (float(x[np.searchsorted(upto, rank)]) for rank in ranks)
-        exact = low if low == high else interpolate(low, high, quantile.part(float(upto[-1])))
+        part = quantile.part(float(upto[-1]))
+        exact = interpolate(low, high, part) if part else low
+        if not exact < math.inf:
+            return NOTHING  # NaN is read as infinite, so that it could be either
     return Estimated(exact, 0.0, exact, exact)
 
 

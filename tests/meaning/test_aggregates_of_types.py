@@ -195,3 +195,30 @@ def test_percentiles_of_reals_where_conditions_join_columns(parties: Parties, wa
             assert true is not None
             assert low is None or low <= true + 1e-9, asked
             assert high is None or high >= true - 1e-9, asked
+
+
+NOT_FINITE = {
+    "MIN(double_inf)": -math.inf, "MAX(double_inf)": 0.3, "COUNT(DISTINCT double_inf)": 5,
+    "percentile_disc(0.05) WITHIN GROUP (ORDER BY double_inf)": -math.inf,
+    "percentile_cont(0.112) WITHIN GROUP (ORDER BY double_inf)": None,
+    "MIN(single_nan)": 0, "MAX(single_nan)": None, "COUNT(DISTINCT single_nan)": 5,
+    "percentile_disc(0.95) WITHIN GROUP (ORDER BY single_nan)": None,
+}  # fmt: skip
+"""What is exact of values that are not finite; None where a result may be NaN, or infinite."""
+
+
+@pytest.mark.parametrize("way", ["buckets", "generalized"])
+def test_no_number_is_told_where_it_is_none(parties: Parties, way: str) -> None:
+    answers = bounds_of(parties, f"SELECT {', '.join(NOT_FINITE)} FROM types_{way}_p")
+    truths = truths_of(parties, list(NOT_FINITE), f"{SCHEMA}.types_{way}")
+    for (name, estimate, low, high), wanted, true in zip(
+        answers, NOT_FINITE.values(), truths, strict=True
+    ):
+        if wanted is None:
+            assert true is not None
+            assert math.isnan(true), name
+            assert (estimate, low, high) == (None, None, None), name
+        else:
+            assert estimate == pytest.approx(true), name
+            assert estimate == pytest.approx(wanted), name
+            assert low <= wanted <= high, name
