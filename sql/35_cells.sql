@@ -197,9 +197,10 @@ COMMENT ON FUNCTION kanon.possibly(boolean, text, integer) IS
 -- end counts as the other one. kanon.rewrite_count calls them, for the distinct cells of a column.
 --
 -- Of a range, `cuts` are the constants that values are compared with: it is enough to have one value
--- between each two of them. `own`, `points` and `shares` are the publication's estimates (<name>_est):
--- the share of either end, and the parts that the range covers, each with a value and a share, of which
--- not more than `most` are listed.
+-- between each two of them. `own`, `points`, `shares` and `trust` are the publication's estimates
+-- (<name>_est): the share of either end, the parts that the range covers, each with a value and a share,
+-- and how far what lies between the ends follows these; the rest lies evenly. Where parts are listed,
+-- `most` of them, what lies evenly is at their values, too.
 
 CREATE OR REPLACE FUNCTION kanon.values_of(cell text[], shares float8[] DEFAULT NULL)
 RETURNS TABLE (value text, share float8)
@@ -214,13 +215,15 @@ COMMENT ON FUNCTION kanon.values_of(text[], float8[]) IS
 
 CREATE OR REPLACE FUNCTION kanon.numbers_of(
     cell anyrange, cuts anyarray,
-    own float8, points anyarray, shares float8[], most integer DEFAULT NULL
+    own float8, points anyarray, shares float8[], trust float8, is_each boolean, most integer DEFAULT NULL
 ) RETURNS TABLE (value anyelement, share float8)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $function$
     WITH known AS (
-        SELECT sum(s.share) AS base, cardinality(shares) AS n, least(cardinality(shares), most) AS listed
+        SELECT sum(s.share) AS base, cardinality(shares) AS n, least(cardinality(shares), most) AS listed,
+               CASE WHEN own IS NULL OR coalesce(sum(s.share), 0) = 0 THEN 1
+                    WHEN most IS NULL THEN (1 - 2 * own) * (1 - trust) ELSE 0 END AS even
         FROM unnest(shares) AS s (share)
     )
     SELECT coalesce(lower(cell), upper(cell) - 1), 1::float8
@@ -230,13 +233,20 @@ AS $function$
         SELECT lower(cell), own UNION ALL SELECT upper(cell) - 1, own
         UNION ALL
         SELECT greatest(lower(cell), least(points[(p.first + p.last) / 2], upper(cell) - 1)),
-               (1 - 2 * own) * (SELECT sum(s.share) FROM unnest(shares[p.first:p.last]) AS s (share)) / k.base
+               (1 - 2 * own) * (
+                   trust * (SELECT sum(s.share) FROM unnest(shares[p.first:p.last]) AS s (share)) / k.base
+                   + CASE WHEN most IS NULL THEN 0
+                          WHEN is_each THEN (1 - trust) * (p.last - p.first + 1) / k.n
+                          ELSE (1 - trust) * coalesce(
+                              ((points[p.last] - points[p.first])::float8
+                               + (points[least(p.last + 1, k.n)] - points[greatest(p.first - 1, 1)]))
+                              / nullif(2 * (points[k.n] - points[1]), 0), 1) END)
         FROM (SELECT i * k.n / k.listed + 1, (i + 1) * k.n / k.listed
               FROM generate_series(0, k.listed - 1) AS i) AS p (first, last)
     ) AS u (value, share)
     WHERE upper(cell) > lower(cell) AND own IS NOT NULL AND k.base <> 0
     UNION ALL
-    SELECT p.value, (lead(p.value, 1, upper(cell)) OVER (ORDER BY p.value) - p.value)
+    SELECT p.value, k.even * (lead(p.value, 1, upper(cell)) OVER (ORDER BY p.value) - p.value)
                     / (upper(cell) - lower(cell))::float8
     FROM known AS k, LATERAL (
         SELECT lower(cell)
@@ -245,9 +255,9 @@ AS $function$
         UNION SELECT lower(cell) + i::integer
               FROM generate_series(0, upper(cell) - lower(cell) - 1) AS i WHERE cuts IS NULL
     ) AS p (value)
-    WHERE upper(cell) > lower(cell) AND (own IS NULL OR k.base IS NULL OR k.base = 0)
+    WHERE upper(cell) > lower(cell) AND k.even > 0
 $function$;
-COMMENT ON FUNCTION kanon.numbers_of(anyrange, anyarray, float8, anyarray, float8[], integer) IS
+COMMENT ON FUNCTION kanon.numbers_of(anyrange, anyarray, float8, anyarray, float8[], float8, boolean, integer) IS
     'the values that a range of whole numbers, or days, stands for, each with its share of the records';
 
 CREATE OR REPLACE FUNCTION kanon.numbers_of(cell anyrange, cuts anyarray)
@@ -255,7 +265,7 @@ RETURNS TABLE (value anyelement, share float8)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $function$
-    SELECT u.value, u.share FROM kanon.numbers_of(cell, cuts, NULL, cuts, NULL) AS u
+    SELECT u.value, u.share FROM kanon.numbers_of(cell, cuts, NULL, cuts, NULL, NULL, NULL) AS u
 $function$;
 COMMENT ON FUNCTION kanon.numbers_of(anyrange, anyarray) IS
     'the same, where all values are as likely as the others';
@@ -277,13 +287,15 @@ COMMENT ON FUNCTION kanon.width(timestamptz, timestamptz) IS 'how many seconds t
 
 CREATE OR REPLACE FUNCTION kanon.parts_of(
     cell anyrange, cuts anyarray,
-    own float8, points anyarray, shares float8[], most integer DEFAULT NULL
+    own float8, points anyarray, shares float8[], trust float8, most integer DEFAULT NULL
 ) RETURNS TABLE (value anyelement, share float8)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $function$
     WITH known AS (
-        SELECT sum(s.share) AS base, cardinality(shares) AS n, least(cardinality(shares), most) AS listed
+        SELECT sum(s.share) AS base, cardinality(shares) AS n, least(cardinality(shares), most) AS listed,
+               CASE WHEN own IS NULL OR coalesce(sum(s.share), 0) = 0 THEN 1
+                    WHEN most IS NULL THEN (1 - 2 * own) * (1 - trust) ELSE 0 END AS even
         FROM unnest(shares) AS s (share)
     )
     SELECT coalesce(lower(cell), upper(cell)), 1::float8
@@ -293,27 +305,34 @@ AS $function$
         SELECT lower(cell), own UNION ALL SELECT upper(cell), own
         UNION ALL
         SELECT greatest(lower(cell), least(points[(p.first + p.last) / 2], upper(cell))),
-               (1 - 2 * own) * (SELECT sum(s.share) FROM unnest(shares[p.first:p.last]) AS s (share)) / k.base
+               (1 - 2 * own) * (
+                   trust * (SELECT sum(s.share) FROM unnest(shares[p.first:p.last]) AS s (share)) / k.base
+                   + CASE WHEN most IS NULL THEN 0
+                          ELSE (1 - trust) * coalesce(
+                              (kanon.width(points[p.first], points[p.last])
+                               + kanon.width(points[greatest(p.first - 1, 1)],
+                                             points[least(p.last + 1, k.n)]))
+                              / nullif(2 * kanon.width(points[1], points[k.n]), 0), 1) END)
         FROM (SELECT i * k.n / k.listed + 1, (i + 1) * k.n / k.listed
               FROM generate_series(0, k.listed - 1) AS i) AS p (first, last)
     ) AS u (value, share)
     WHERE lower(cell) < upper(cell) AND own IS NOT NULL AND k.base <> 0
     UNION ALL
-    SELECT p.low + (p.high - p.low) / 2, kanon.width(p.low, p.high) / kanon.width(lower(cell), upper(cell))
+    SELECT p.low + (p.high - p.low) / 2,
+           k.even * kanon.width(p.low, p.high) / kanon.width(lower(cell), upper(cell))
     FROM known AS k, LATERAL (
         SELECT c.low, lead(c.low) OVER (ORDER BY c.low) FROM (
             SELECT lower(cell) UNION SELECT upper(cell)
             UNION SELECT c.cut FROM unnest(cuts) AS c (cut) WHERE lower(cell) < c.cut AND c.cut < upper(cell)
         ) AS c (low)
     ) AS p (low, high)
-    WHERE p.high IS NOT NULL AND cuts IS NOT NULL AND lower(cell) < upper(cell)
-      AND (own IS NULL OR k.base IS NULL OR k.base = 0)
+    WHERE p.high IS NOT NULL AND cuts IS NOT NULL AND lower(cell) < upper(cell) AND k.even > 0
     UNION ALL  -- a hundred points at equal distances
-    SELECT lower(cell) + (upper(cell) - lower(cell)) * ((i + 0.5) / 100), 0.01
+    SELECT lower(cell) + (upper(cell) - lower(cell)) * ((i + 0.5) / 100), k.even / 100
     FROM known AS k, generate_series(0, 99) AS i
-    WHERE cuts IS NULL AND lower(cell) < upper(cell) AND (own IS NULL OR k.base IS NULL OR k.base = 0)
+    WHERE cuts IS NULL AND lower(cell) < upper(cell) AND k.even > 0
 $function$;
-COMMENT ON FUNCTION kanon.parts_of(anyrange, anyarray, float8, anyarray, float8[], integer) IS
+COMMENT ON FUNCTION kanon.parts_of(anyrange, anyarray, float8, anyarray, float8[], float8, integer) IS
     'values of the parts of a continuous range, each with its share of the records';
 
 CREATE OR REPLACE FUNCTION kanon.parts_of(cell anyrange, cuts anyarray)
@@ -321,7 +340,7 @@ RETURNS TABLE (value anyelement, share float8)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $function$
-    SELECT u.value, u.share FROM kanon.parts_of(cell, cuts, NULL, cuts, NULL) AS u
+    SELECT u.value, u.share FROM kanon.parts_of(cell, cuts, NULL, cuts, NULL, NULL) AS u
 $function$;
 COMMENT ON FUNCTION kanon.parts_of(anyrange, anyarray) IS
     'the same, where all values are as likely as the others';
@@ -344,9 +363,10 @@ COMMENT ON FUNCTION kanon.values_of_label(text, jsonb) IS
 
 GRANT EXECUTE ON FUNCTION
     kanon.values_of_label(text, jsonb), kanon.numbers_of(anyrange, anyarray),
-    kanon.numbers_of(anyrange, anyarray, float8, anyarray, float8[], integer),
+    kanon.numbers_of(anyrange, anyarray, float8, anyarray, float8[], float8, boolean, integer),
     kanon.parts_of(anyrange, anyarray),
-    kanon.parts_of(anyrange, anyarray, float8, anyarray, float8[], integer), kanon.values_of(text[], float8[]),
+    kanon.parts_of(anyrange, anyarray, float8, anyarray, float8[], float8, integer),
+    kanon.values_of(text[], float8[]),
     kanon.width(numeric, numeric), kanon.width(timestamp, timestamp), kanon.width(timestamptz, timestamptz),
     kanon.possibly(boolean, text, integer), kanon.possibly(daterange, date),
     kanon.possibly(daterange, daterange), kanon.possibly(int4range, int4range),

@@ -200,7 +200,8 @@ def _values_of_cells(opened: OpenQuery, layout: CellLayout, cell: CellDescriptio
                 )
                 is_wide = exp.GT(this=width, expression=exp.Literal.number(most))
                 own = exp.Case(ifs=[exp.If(this=is_wide, true=own)])
-            given += [own, points, _cut_out("shares")]
+            given += [own, points, _cut_out("shares"), nodes.column("known", "a")]
+            given += [exp.Boolean(this=cell.shares == "of_each")] if cell.is_discrete else []
             given += [] if most is None else [exp.Literal.number(most)]
     values = exp.Lateral(
         this=nodes.own_call(function, nodes.column("cell", "c"), *given),

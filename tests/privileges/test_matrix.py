@@ -45,7 +45,7 @@ BOTH = {
 }  # fmt: skip
 """Read the server's catalogs, with the caller's rights."""
 
-ESTIMATED = "anyrange,anyarray,double precision,anyarray,double precision[],integer"
+ESTIMATED = "anyrange,anyarray,double precision,anyarray,double precision[],double precision"
 PARSED = ("surely", "possibly", "values_of", "values_of_label", "width")
 CELLS = {
     *(
@@ -58,8 +58,8 @@ CELLS = {
         )
     ),
     "values_of(text[],double precision[])", "values_of_label(text,jsonb)",
-    *(f"{name}({arguments})" for name in ("numbers_of", "parts_of")
-      for arguments in ("anyrange,anyarray", ESTIMATED)),
+    "numbers_of(anyrange,anyarray)", "parts_of(anyrange,anyarray)",
+    f"numbers_of({ESTIMATED},boolean,integer)", f"parts_of({ESTIMATED},integer)",
     *(f"width({value},{value})" for value in ("numeric", RANGES["tsrange"], RANGES["tstzrange"])),
 }  # fmt: skip
 """Expressions on what they are given."""

@@ -655,10 +655,9 @@ class _RangeLister:
         n = min(self._most, _POINTS)
         at, i = self._each(np.full(cells.size, n, dtype=np.int64))
         low, high = (
-            self._ends.coordinates(end[cells]) for end in (self._ends.low, self._ends.high)
+            self._written(self._ends.coordinates(end[cells]))
+            for end in (self._ends.low, self._ends.high)
         )
-        if self._column.cell.column.type.name == "real":  # ends are the shortest texts
-            low, high = (_shortest(end) for end in (low, high))
         low, high = low[at], high[at]
         self._others = low + (high - low) * ((i + 0.5) / n)
         n_points = 0 if self._column.axis is None else self._column.axis.points.size
@@ -674,7 +673,8 @@ class _RangeLister:
         at, i = self._each(n)
         start = first[at] + i * n_parts[at] // n[at]
         end = first[at] + (i + 1) * n_parts[at] // n[at] - 1
-        share = axis.parts(cells[at], start, end)
+        written = replace(axis, points=self._written(axis.points))
+        share = written.parts(cells[at], start, end)
         middle = (start + end + 2) // 2 - 1  # counted from 1, as the points are
         low, high = ends.low[cells], ends.high[cells]
         if ends.at is None:
@@ -688,6 +688,11 @@ class _RangeLister:
         self._add(cells[at], value, (1 - 2 * own[at]) * share, is_open=True)
         for own_end in (low, high):
             self._add(cells, own_end, own, is_open=True)
+
+    def _written(self, coordinates: Any) -> Any:
+        """Return the numbers that published texts have: those of float4 are the shortest."""
+        is_short = self._column.cell.column.type.name == "real"
+        return _shortest(coordinates) if is_short else coordinates
 
     def _joined(self) -> Listed:
         ends, column = self._ends, self._column
