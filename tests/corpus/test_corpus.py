@@ -302,7 +302,7 @@ def test_hostile_names_and_constants_stay_what_they_are(parties: Parties) -> Non
     assert fetch(parties.publisher, "SELECT count(*) FROM data.people") == [(48,)]
 
 
-KINDS = {
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "ranged": ("generalized", {"k": 3, "method": "mondrian"}),
     "matched": ("freeform", {"k": 3}),
     "starred": ("suppressed", {"k": 3}),
