@@ -209,6 +209,7 @@ ATTACKS: Final[Mapping[str, str]] = {
     "asking for a value": "asks the model for the label of people in the source",
     "membership: votes": "knows a person, and tells from the votes whether the person was in it",
     "membership: a member that was taken": "the same, from one of the networks itself",
+    "singling out": "describes somebody so that nobody else is like that",
     "downcoding": "guesses what a range or a set stands for",
 }
 """What each attacker does; docs/understand/attacks.md has the details."""

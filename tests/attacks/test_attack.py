@@ -103,6 +103,18 @@ def test_rows_that_may_be_a_persons(parties: Parties, kind: str) -> None:
     assert found["most frequent value"]["bound"] is None
     if kind == "freeform":
         assert found["homogeneity"]["rate"] == pytest.approx(certain)
+    shown = [*_COVERS, "sick", *(["pattern"] if kind == "suppressed" else [])]
+    isolated, n_rows = fetch(
+        parties.publisher,
+        "SELECT sum((right_::float8 / n) * power(1 - 1.0 / n, greatest(right_ - 1, 0)))::float8,"
+        " count(*) FROM (SELECT g.ctid, g.n, count(p) AS right_ FROM (SELECT *, count(*) OVER"
+        f"  (PARTITION BY {', '.join(shown)}) AS n, ctid FROM published.p) AS g"
+        f" LEFT JOIN data.people AS p ON {covers} AND p.sick IS NOT DISTINCT FROM g.sick"
+        "  GROUP BY 1, 2) AS rows",
+    )[0]
+    assert found["singling out"]["people"] == n_rows
+    assert found["singling out"]["rate"] == pytest.approx(isolated / n_rows)
+    assert found["singling out"]["base_rate"] < 0.37
     assert ("downcoding" in found) == (kind != "suppressed")
     check_some_come_and_go(parties)
 
@@ -248,7 +260,9 @@ def test_rows_without_a_sensitive_attribute(parties: Parties) -> None:
     kanon = create_source(parties.publisher, "data.plain", columns, rows, ["age", "sex"], None)
     kanon.of_kind("generalized", "data.plain", "p", k=4)
     found = attacked(parties)
-    assert list(found) == ["linking a row", "unusual people: linking a row", "downcoding"]
+    assert list(found) == [
+        "linking a row", "unusual people: linking a row", "singling out", "downcoding",
+    ]  # fmt: skip
     assert found["linking a row"]["rate"] <= 0.25
 
 

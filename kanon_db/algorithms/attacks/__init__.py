@@ -5,6 +5,7 @@ from kanon_db.algorithms.attacks.attack_scores import (
     PairCounts,
     TrueValues,
     score_guesses,
+    score_predicates,
     unusual_records,
 )
 from kanon_db.algorithms.attacks.bucket_beliefs import (
@@ -27,6 +28,7 @@ from kanon_db.algorithms.attacks.row_attacks import (
     RowGuesses,
     downcode,
     guess_people,
+    single_out,
 )
 
 __all__ = [
@@ -49,6 +51,8 @@ __all__ = [
     "model_weights",
     "name_rarest",
     "score_guesses",
+    "score_predicates",
+    "single_out",
     "sweep_orders",
     "unusual_records",
     "weights_of_source",

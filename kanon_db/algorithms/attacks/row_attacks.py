@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from kanon_db.algorithms.attacks.attack_scores import AttackScore
+from kanon_db.algorithms.attacks.attack_scores import AttackScore, score_predicates
 from kanon_db.algorithms.ground.arrays import (
     AnyIntArray,
     BoolArray,
@@ -539,3 +539,52 @@ def expect_values(
         expected = surely + others * counts[codes] / max(int(counts[codes].sum()), 1)
         values[attribute] = int(codes[expected.argmax()])
     return values
+
+
+def single_out(
+    covering: RowClasses,
+    row_classes: AnyIntArray,
+    row_values: AnyIntArray,
+    alike: AnyIntArray,
+    codes: CodeArray,
+    values: AnyIntArray,
+    pulse: Pulse = UNLIMITED,
+) -> AttackScore:
+    """Describe single people by the cells and the sensitive values of published rows.
+
+    Parameters
+    ----------
+    covering : RowClasses
+    row_classes, row_values, alike : ndarray of int, shape (n_rows,)
+        The class and the sensitive value of each of the rows to attack, and how many of the
+        published rows have both.
+    codes : ndarray of int32, shape (n_source, n_qi)
+        The quasi-identifiers of everybody in the source.
+    values : ndarray of int, shape (n_source,)
+        Their sensitive values.
+
+    Returns
+    -------
+    AttackScore
+        See :func:`.score_predicates`. The weight of a predicate is the product of the shares of the
+        people whom each cell covers, and who have the value.
+    """
+    n_people = len(codes)
+    shares = [
+        np.bincount(column, minlength=n) / max(n_people, 1)
+        for column, n in zip(codes.T, covering.n_codes, strict=True)
+    ]
+    of_value = np.bincount(values[values >= 0], minlength=int(row_values.max(initial=-1)) + 1)
+    holds_for = np.zeros(row_classes.size, dtype=np.int64)
+    weights = np.ones(row_classes.size)
+    order = np.argsort(row_classes, kind="stable")
+    numbers, starts = np.unique(row_classes[order], return_index=True)
+    for number, rows in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+        pulse.beat()
+        people = values[covering.people_of(number, codes)]
+        covered = np.bincount(people[people >= 0], minlength=of_value.size)
+        holds_for[rows] = covered[row_values[rows]]
+        for attribute, share in enumerate(shares):
+            weights[rows] *= share[covering.values_of(number, attribute)].sum()
+    weights *= of_value[row_values] / max(n_people, 1)
+    return score_predicates(alike, holds_for, weights, n_people)

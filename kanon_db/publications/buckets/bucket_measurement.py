@@ -27,6 +27,7 @@ from kanon_db.algorithms.attacks import (
     model_weights,
     name_rarest,
     score_guesses,
+    score_predicates,
     sweep_orders,
     unusual_records,
     weights_of_source,
@@ -337,6 +338,9 @@ def _play(
         scored(guesses.about(easily_found["unusual people"])),
     )
 
+    session.step("attacking: singling out")
+    yield "singling out", _single_out(published, source)
+
     session.step("attacking: minimality")
     orders = sweep_orders(codes)
     if codes.shape[1] > ALL_ORDERS_OF:
@@ -393,6 +397,19 @@ def _play(
     if (parts := ListedParts.of(labels, counts.astype(np.int64).tolist())) is not None:
         session.step("attacking: parts of values")
         yield "a part of the value", _part_guessed(published, source, parts, pulse)
+
+
+def _single_out(published: AttackedBuckets, source: ScoringSource) -> AttackScore:
+    """Describe single people by their quasi-identifiers, which buckets show as they are."""
+    n_people = len(source.codes)
+    weights = np.ones(len(published.codes))
+    for column, known in zip(published.codes.T, source.codes.T, strict=True):
+        counts = np.bincount(known[known >= 0], minlength=int(column.max(initial=-1)) + 1)
+        weights *= counts[column] / max(n_people, 1)
+    _, numbers, alike = np.unique(source.tuples, return_inverse=True, return_counts=True)
+    return score_predicates(
+        alike[numbers], source.truth.people[source.tuples], weights, n_people
+    )  # fmt: skip
 
 
 def _easily_found(source: ScoringSource, codes: CodeArray, pulse: Pulse) -> dict[str, BoolArray]:

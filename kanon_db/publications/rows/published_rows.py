@@ -13,12 +13,14 @@ import numpy as np
 
 from kanon_db.algorithms.attacks import (
     AttackScore,
+    PairCounts,
     PublishedRows,
     RowClasses,
     TrueValues,
     downcode,
     guess_people,
     score_guesses,
+    single_out,
     unusual_records,
 )
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray, sort_keys
@@ -435,6 +437,8 @@ def _play(
                 certain = in_classes if shares_cells else in_rows
                 is_known = float(rows.n_values == 1)
                 yield f"homogeneity{which}", AttackScore(*certain, is_known, bound.certain)
+    session.step("attacking: singling out")
+    yield "singling out", _single_out(attacked, random, pulse)
     if all(cell["cell"] == "value" for cell in publication.layout["quasi_identifiers"]):
         return
     session.step("attacking: tight cells")
@@ -463,6 +467,17 @@ def _drawn(people: IntArray, n_others: int, random: np.random.Generator) -> IntA
     if people.size <= most:
         return people
     return np.sort(random.choice(people, most, replace=False))
+
+
+def _single_out(attacked: AttackedRows, random: np.random.Generator, pulse: Pulse) -> AttackScore:
+    of_rows, of_people = attacked.combined()
+    pairs = PairCounts.of(attacked.class_of_row, of_rows, int(of_rows.max(initial=-1)) + 1)
+    drawn = _drawn(np.arange(of_rows.size), of_people.size, random)
+    classes, values = attacked.class_of_row[drawn], of_rows[drawn]
+    return single_out(
+        attacked.covering, classes, values, pairs.count(classes, values), attacked.codes, of_people,
+        pulse,
+    )  # fmt: skip
 
 
 def _downcoded(

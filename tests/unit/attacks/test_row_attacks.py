@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -22,6 +22,7 @@ from kanon_db.algorithms.attacks import (
     learn_weights,
     name_rarest,
     score_guesses,
+    single_out,
     sweep_orders,
     unusual_records,
     weights_of_source,
@@ -303,6 +304,30 @@ def test_downcoding_of_pairs(random: np.random.Generator) -> None:
     own = np.arange(n) % 2
     found = downcode(covering, classes, own, np.full(n // 2, 2), codes, own)
     assert found.rate == 0.5
+
+
+def test_predicates_hold_for_one_person_as_often_as_all_hashes_say(
+    random: np.random.Generator,
+) -> None:
+    n = 40
+    codes = random.integers(0, 12, (n, 1), dtype=np.int32)
+    values = random.integers(-1, 3, n)
+    low = random.integers(0, 6, 5)
+    cells = Ranges(low, low + random.integers(0, 6, 5), np.zeros(5, dtype=np.bool_))
+    classes, of_rows = np.repeat(np.arange(5), 3), np.tile(np.arange(3), 5)
+    alike = random.integers(1, 4, classes.size)
+    rates, bases = [], []
+    for number, value, size in zip(classes, of_rows, alike, strict=True):
+        covered = (cells.low[number] <= codes[:, 0]) & (codes[:, 0] <= cells.high[number])
+        n_alike = int((covered & (values == value)).sum())
+        hashes = product(range(size), repeat=n_alike)
+        rates.append(np.mean([each.count(0) == 1 for each in hashes]))
+        weight = covered.mean() * (values == value).mean() / size
+        bases.append(n * weight * (1 - weight) ** (n - 1))
+    found = single_out(covering_of([cells], 5, [12]), classes, of_rows, alike, codes, values)
+    assert found.people == classes.size
+    assert found.rate == pytest.approx(np.mean(rates))
+    assert found.base_rate == pytest.approx(np.mean(bases))
 
 
 def test_cells_of_one_value_are_not_downcoded() -> None:
