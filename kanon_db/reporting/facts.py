@@ -209,6 +209,7 @@ class Facts:
     figures: FigureRule | None  # How people are counted in what is shown, if there is a rule
     # For each quasi-identifier: 0 if each row shows its value, 1 if no row shows anything
     losses: Mapping[str, float]
+    gap: float | None  # The share of the loss that another search could save at most, if proven
     errors: list[ErrorsAt]
     releases: list[ReleaseFacts]
     parameters: Mapping[str, Any]
@@ -289,6 +290,7 @@ def gather(
         sizes=sizes,
         figures=rule,
         losses=losses,
+        gap=publication.metrics.get("gap"),
         errors=errors,
         releases=releases,
         parameters={

@@ -33,7 +33,8 @@ REASON = "because <b>we</b> & they said so"
 GIVEN: dict[str, tuple[str, dict[str, object]]] = {
     "buckets": ("publish_buckets", {"privacy": '{"l": 3}', "estimates": "uncapped",
                                     "accept": json.dumps({"uncapped_estimates": REASON})}),
-    "generalized": ("publish_generalized", {"k": 3, "method": "mondrian", "refine": False}),
+    "generalized": ("publish_generalized", {"k": 3, "method": "mondrian", "refine": False,
+                                            "options": '{"bound_time": 2}'}),
     "freeform": ("publish_freeform", {"k": 3, "options": '{"refine": false}'}),
     "suppressed": ("publish_suppressed", {"k": 3}),
     "model": ("publish_model", {"label": "<i>ill", "members": 3, "options": '{"steps": 5}',
@@ -129,6 +130,7 @@ def test_it_is_whole_and_says_what_functions_say(
     for attack, *_ in kanon.attack(kind):
         assert attack in page.text
         assert ATTACKS[attack] in page.text
+    assert ("It is proven that" in page.text) == (kind == "generalized")
     if kind == "buckets":
         assert REASON in page.text
         assert "uncapped_estimates" in page.text

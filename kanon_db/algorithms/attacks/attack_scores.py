@@ -181,13 +181,13 @@ def score_guesses(
 
 
 def score_predicates(
-    alike: AnyIntArray, holds_for: AnyIntArray, weights: FloatArray, n_people: int
+    n_alike: AnyIntArray, holds_for: AnyIntArray, weights: FloatArray, n_people: int
 ) -> AttackScore:
     """Score predicates that are to hold for exactly one person.
 
     Parameters
     ----------
-    alike : ndarray of int, shape (n,)
+    n_alike : ndarray of int, shape (n,)
         How many published records are as each predicate describes. Of so many, it picks one: it is
         narrowed to the people of whom a hash, which nobody else knows, is one of as many values.
     holds_for : ndarray of int, shape (n,)
@@ -213,13 +213,13 @@ def score_predicates(
     >>> score_predicates(np.array([1, 2]), np.array([1, 2]), np.array([0.5, 0.5]), 2)
     AttackScore(people=2, rate=0.75, base_rate=0.4375, bound=None)
     """
-    if not alike.size:
+    if not n_alike.size:
         return AttackScore(0, None, None, None)
-    share = 1 / alike
+    share = 1 / n_alike
     isolated = holds_for * share * (1 - share) ** np.maximum(holds_for - 1, 0)
     narrow = weights * share
     base = n_people * narrow * (1 - narrow) ** (n_people - 1)
-    return AttackScore(int(alike.size), float(isolated.mean()), float(base.mean()), None)
+    return AttackScore(int(n_alike.size), float(isolated.mean()), float(base.mean()), None)
 
 
 MOST_ALIKE = 3

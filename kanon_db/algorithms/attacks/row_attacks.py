@@ -545,7 +545,7 @@ def single_out(
     covering: RowClasses,
     row_classes: AnyIntArray,
     row_values: AnyIntArray,
-    alike: AnyIntArray,
+    n_alike: AnyIntArray,
     codes: CodeArray,
     values: AnyIntArray,
     pulse: Pulse = UNLIMITED,
@@ -555,7 +555,7 @@ def single_out(
     Parameters
     ----------
     covering : RowClasses
-    row_classes, row_values, alike : ndarray of int, shape (n_rows,)
+    row_classes, row_values, n_alike : ndarray of int, shape (n_rows,)
         The class and the sensitive value of each of the rows to attack, and how many of the
         published rows have both.
     codes : ndarray of int32, shape (n_source, n_qi)
@@ -587,4 +587,4 @@ def single_out(
         for attribute, share in enumerate(shares):
             weights[rows] *= share[covering.values_of(number, attribute)].sum()
     weights *= of_value[row_values] / max(n_people, 1)
-    return score_predicates(alike, holds_for, weights, n_people)
+    return score_predicates(n_alike, holds_for, weights, n_people)

@@ -406,9 +406,9 @@ def _single_out(published: AttackedBuckets, source: ScoringSource) -> AttackScor
     for column, known in zip(published.codes.T, source.codes.T, strict=True):
         counts = np.bincount(known[known >= 0], minlength=int(column.max(initial=-1)) + 1)
         weights *= counts[column] / max(n_people, 1)
-    _, numbers, alike = np.unique(source.tuples, return_inverse=True, return_counts=True)
+    _, numbers, n_alike = np.unique(source.tuples, return_inverse=True, return_counts=True)
     return score_predicates(
-        alike[numbers], source.truth.people[source.tuples], weights, n_people
+        n_alike[numbers], source.truth.people[source.tuples], weights, n_people
     )  # fmt: skip
 
 
