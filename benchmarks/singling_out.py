@@ -18,9 +18,14 @@ PUBLICATIONS = {
     " method => 'mondrian', refine => false)",
     "generalized, k = 5, Greedy Search": "publish_generalized(%s, 'attacked', k => 5,"
     """ method => 'greedy_search', refine => false, options => '{"block_size": 5000}')""",
-    "buckets, θ 8, base 0.02": "publish_buckets(%s, 'attacked',"
-    """ privacy => '{"theta": 8, "base": 0.02}')""",
+    "buckets, θ 1.2, base 0.05": "publish_buckets(%s, 'attacked',"
+    """ privacy => '{"theta": 1.2, "base": 0.05}')""",
 }
+N_RECORDS = 5000
+_SAMPLED = (
+    "CREATE TABLE public.{0} AS SELECT * FROM public.whole_{0} AS record"
+    " ORDER BY md5(record::text) LIMIT {1}"
+)
 
 
 def main() -> str:
@@ -29,7 +34,9 @@ def main() -> str:
         for name, sensitive in SENSITIVE.items():
             file, columns, *_ = TABLES[name]
             with kanon_db.connect(dsn) as kanon:
-                kanon.load(DATA / f"{file}.csv.gz", name)
+                kanon.load(DATA / f"{file}.csv.gz", f"whole_{name}")
+                with psycopg.connect(dsn, autocommit=True) as connection:
+                    connection.execute(_SAMPLED.format(name, N_RECORDS).encode())
                 kanon.register_source(
                     f"public.{name}", quasi_identifiers=columns.split(), sensitive=sensitive
                 )
@@ -40,18 +47,19 @@ def main() -> str:
                 for title, call in PUBLICATIONS.items()
             ]
     heading = ["table", "sensitive", "publication", "rate", "base rate", "rows"]
-    return table(heading, rows)
+    return (
+        f"{N_RECORDS:,} records of each table; what the rates mean is [on the page of"
+        " attacks](../understand/attacks.md#singling-out):\n\n" + table(heading, rows)
+    )
 
 
 def _play(connection: psycopg.Connection[tuple[object, ...]], source: str, call: str) -> list[str]:
     connection.execute(f"SELECT kanon.{call}".encode(), [source])
-    row = connection.execute(
+    ((rate, base_rate, n_rows),) = connection.execute(
         "SELECT round(rate::numeric, 3), round(base_rate::numeric, 3), people"
         " FROM kanon.attack('attacked') WHERE attack = 'singling out'"
-    ).fetchone()
+    ).fetchall()
     connection.execute("SELECT kanon.drop_publication('attacked')")
-    assert row is not None
-    rate, base_rate, n_rows = row
     return [str(rate), str(base_rate), f"{n_rows:,}"]
 
 
