@@ -445,7 +445,7 @@ class QueryParser(ExpressionParser):
         self.require("select")
         text = self.read_select()
         self.close()
-        if len(text.items) != len(operands):
+        if len((text.outer or text).items) != len(operands):
             what = "a subquery of IN lists more or fewer columns than are compared"
             raise self.refuse(what, "list one column", at)
         if not (text.group or any(has_aggregate(item.expression) for item in text.items)):
