@@ -37,14 +37,16 @@ SELECT format('it is a member of %I', r.rolname),
     format('REVOKE %I FROM %I', r.rolname, current_user)
 FROM pg_roles AS r
 WHERE pg_has_role(current_user, r.oid, 'MEMBER') AND r.rolname <> current_user
-  AND (r.rolname IN ('kanon_publisher', 'kanon_owner') OR r.rolname ~ '^pg_')
+  AND (r.rolname IN ('kanon_publisher', 'kanon_owner') OR r.rolname ~ '^pg_'
+    -- its rights are taken by SET ROLE alone, and not looked at below
+    OR NOT pg_has_role(current_user, r.oid, 'USAGE'))
 UNION ALL
 SELECT format('it may %s %I.%I', right_, n.nspname, c.relname),
     format('REVOKE %s ON %I.%I FROM %I, or from PUBLIC or the role that has it', right_, n.nspname,
         c.relname, current_user)
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace,
     unnest('{SELECT,INSERT,UPDATE,DELETE,TRUNCATE,TRIGGER}'::text[]) AS right_
-WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^pg_'
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND n.nspname !~ '^pg_'
   AND n.nspname NOT IN ('kanon', 'information_schema')
   AND NOT (right_ = 'SELECT' AND n.nspname =
     (SELECT value FROM kanon.setting WHERE name = 'published_schema'))

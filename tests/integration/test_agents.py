@@ -110,7 +110,8 @@ def test_forty_questions_and_ten_attacks(parties: Parties, reader: str) -> None:
 _UNDONE = (
     "REVOKE SELECT ON pg_statistic FROM {role}", "DROP FUNCTION IF EXISTS data.all_rows()",
     "SELECT lo_unlink(oid) FROM pg_largeobject_metadata",
-    "DROP FOREIGN DATA WRAPPER IF EXISTS w CASCADE",
+    "DROP FOREIGN DATA WRAPPER IF EXISTS w CASCADE", "DROP SEQUENCE IF EXISTS data.numbers",
+    "DROP ROLE IF EXISTS agents_far, agents_near",
 )  # fmt: skip
 
 
@@ -119,6 +120,17 @@ _UNDONE = (
     [
         ("GRANT SELECT (sick) ON data.agents TO {role}", "it may SELECT data.agents"),
         ("GRANT kanon_publisher TO {role}", "it is a member of kanon_publisher"),
+        (
+            (
+                "CREATE ROLE agents_far; CREATE ROLE agents_near NOINHERIT;"
+                " GRANT agents_far TO agents_near; GRANT agents_near TO {role}"
+            ),
+            "it is a member of agents_far",
+        ),
+        (
+            "CREATE SEQUENCE data.numbers; GRANT SELECT ON SEQUENCE data.numbers TO {role}",
+            "it may SELECT data.numbers",
+        ),
         ("ALTER ROLE {role} BYPASSRLS", "it is allowed to bypass row security"),
         ("GRANT CREATE ON SCHEMA public TO {role}", "it may create in schema public"),
         ("GRANT CREATE ON DATABASE {database} TO {role}", "it may create schemas"),

@@ -453,11 +453,10 @@ HINTS = (
         ("SELECT COUNT(*) FROM people WHERE dx > 'M'",),
     ),
     Asked(
-        "hint", "SELECT COUNT(*) AS n FROM people WHERE race IN (SELECT race FROM (SELECT race, sex,"
-        " COUNT(*) AS n FROM people GROUP BY race, sex) AS t GROUP BY race HAVING MAX(n) > 5)",
+        "hint", "SELECT COUNT(*) AS n FROM people WHERE race IN (SELECT race FROM (SELECT race,"
+        " COUNT(*) AS n FROM people GROUP BY race) AS t GROUP BY race HAVING MAX(n) > 5)",
         "ask it by itself first, and write its values, as in IN (1, 2, 3)",
-        ("SELECT race, MAX(n) AS m FROM (SELECT race, sex, COUNT(*) AS n FROM people"
-         " GROUP BY race, sex) AS t GROUP BY race HAVING MAX(n) > 5",),
+        ("SELECT race, COUNT(*) AS n FROM people GROUP BY race HAVING COUNT(*) > 5",),
     ),
     Asked(
         "hint", "SELECT COUNT(*) FROM people WHERE age IN (SELECT MAX(age) FROM people)",
