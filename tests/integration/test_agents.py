@@ -24,6 +24,7 @@ mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "agents.md"
 SESSION = re.compile(r"(?<=<!-- session -->\n```text\n).*?(?=```\n<!-- end -->)", re.DOTALL)
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
+UNTOLD = re.compile(r'"this publication does not tell [^"]*"')  # by chance, which deals values out
 """Buckets are drawn at random, so that every run has other numbers."""
 
 COUNTS = ("COUNT(*)", "SUM(age)", "AVG(age)", "MIN(age)", "COUNT(DISTINCT town)")
@@ -103,7 +104,8 @@ def test_forty_questions_and_ten_attacks(parties: Parties, reader: str) -> None:
     if "KANON_WRITE_PAGES" in os.environ:
         PAGE.write_text(SESSION.sub(lambda _: session, PAGE.read_text()))
     (on_page,) = SESSION.findall(PAGE.read_text())
-    assert NUMBER.sub("n", session) == NUMBER.sub("n", on_page)
+    by_chance, on_page = (NUMBER.sub("n", UNTOLD.sub("", one)) for one in (session, on_page))
+    assert by_chance == on_page
     assert fetch(parties.publisher, "SELECT count(*) FROM data.agents") == [(200,)]
 
 
