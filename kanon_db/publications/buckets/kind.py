@@ -725,10 +725,12 @@ class Buckets(Kind):
             named = Relation(staging.schema, staging.name + suffix)
             _, oid, _ = find_relation(staging.session, named.quoted(staging.session))
             types.update(column_types(staging.session, oid))
-        return write_derived_tables(
+        layout = write_derived_tables(
             staging.session, staging, publication.layout, types, room, SecureRandom(),
             largest_weights(publication.parameters, tables),
         )  # fmt: skip
+        # Files that state no strengths, such as Spark's, are answered with the same errors here.
+        return layout if "strengths" in publication.layout else {**layout, "strengths": {}}
 
     def examine(
         self,
