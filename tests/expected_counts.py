@@ -87,6 +87,7 @@ class Weighted:
     levels: np.ndarray  # Shape (n_records, n_values)
     parts: np.ndarray  # Shape (n_values,)
     strengths: Mapping[str, float] = field(default_factory=dict)  # Of quasi-identifiers
+    is_weighted: bool = True  # Whether weights left less of what shows than equal shares did
     _known: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -124,18 +125,19 @@ class Weighted:
                 f" {quoted('published', name + '_est')}{which}",
             )
         }
-        assert found.keys() == set(values)
+        is_weighted = attribute in layout["weighted"]
+        assert found.keys() == (set(values) if is_weighted else set())
         length = (n_records + 7) // 8
         levels = np.zeros((n_records, len(values)), dtype=np.int64)
-        for place, one in enumerate(values):
+        for place, one in enumerate(values if is_weighted else []):
             packed = found[one][0]
             for digit in range(len(packed) // length):
                 plane = packed[digit * length : (digit + 1) * length]
                 levels[:, place] += _bits(plane, n_records).astype(np.int64) << digit
-        parts = np.array([found[one][1] for one in values])
+        parts = np.array([found[one][1] if is_weighted else 1 for one in values])
         return cls(
             columns, of_bucket, sizes, values, np.column_stack(counts), levels, parts,
-            layout["strengths"][attribute],
+            layout["strengths"][attribute], is_weighted,
         )  # fmt: skip
 
     @cached_property
@@ -173,7 +175,8 @@ class Weighted:
         """
         q = np.bincount(self.bucket[records], minlength=self.sizes.size)
         s = self.counts[:, values].sum(axis=1)
-        by_weights = self.estimate(records, values) if values.any() else None
+        has_weights = self.is_weighted and values.any()
+        by_weights = self.estimate(records, values) if has_weights else None
         buckets = zip(self.sizes, q, s, strict=True)
         return of_buckets(
             buckets, by_weights,

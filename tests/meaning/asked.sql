@@ -71,4 +71,3 @@ SELECT COUNT(*) AS n FROM people WHERE born >= (DATE_TRUNC('year', DATE_TRUNC('d
 SELECT COUNT(*) AS failures FROM (WITH all_values AS (SELECT sex AS value_field, COUNT(*) AS n_records FROM people GROUP BY sex) SELECT * FROM all_values WHERE value_field NOT IN ('f', 'x')) AS dbt_internal_test
 SELECT COUNT(*) AS n FROM people WHERE seen < CAST('2021-05-01' AS timestamp) - CAST('1 month' AS interval)
 SELECT sex, 7 AS seven, COUNT(*) AS n, 2 AS two FROM people GROUP BY sex, 2
-SELECT COUNT(*) AS n FROM people WHERE (sex, race) NOT IN (SELECT sex, NULLIF(race, race) FROM people GROUP BY 1, 2)

@@ -170,6 +170,13 @@ def test_a_subquery_is_answered_first(
     assert faults_of(parties, publication, meant) == []
 
 
+@pytest.mark.parametrize("publication", PUBLICATIONS)
+def test_null_in_a_row_of_a_subquery_is_unknown(parties: Parties, publication: str) -> None:
+    rows = "SELECT sex, NULLIF(race, race) FROM people GROUP BY 1, 2"
+    asked = f"SELECT COUNT(*) AS n FROM people WHERE (sex, race) NOT IN ({rows})"
+    assert faults_of(parties, publication, asked) == []
+
+
 PARAMETERS = (
     ("age > $2 AND dx = $1", ["flu", 30], "age > 30 AND dx = 'flu'"),
     ("age>? AND income<=?", [30, 30000.25], "age > 30 AND income <= 30000.25"),
