@@ -177,6 +177,10 @@ def test_a_server_of_another_version(
         assert [str(kanon.estimate_count(question)) for question in (QUERY, OF_ROWS)] == expected
         for publication in ("census", "rows"):
             assert kanon.verify(publication)["holds"].all()
+    for one in (there, dsn):
+        uninstall(one, drop_publications=True)
+    with psycopg.connect(dsn) as admin:
+        assert fetch(admin, "SELECT 1 FROM pg_roles WHERE rolname = 'kanon_worker'") == []
 
 
 @pytest.mark.long
