@@ -12,17 +12,18 @@ from kanon_db.errors import KanonError
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import Connection, fetch
 
-BOUNDS = ("lower_bound", "upper_bound")
+BESIDE = ("std_error", "lower_bound", "upper_bound", "likely_low", "likely_high")
 """What a statement shows beside a count that is alone."""
+
+Figures = tuple[float | None, ...]
+"""An estimate, and what is shown beside it."""
 
 TOO_LONG = "57014"
 """What a statement is ended with that lists too many combinations of values."""
 
 
-def engine_answers(
-    connection: Connection, query: str, estimator: str
-) -> list[tuple[str, float | None]]:
-    """Each group's key and estimate, aggregate by aggregate.
+def engine_answers(connection: Connection, query: str, estimator: str) -> list[tuple[str, Figures]]:
+    """Each group's key, its estimate and how far off that may be, aggregate by aggregate.
 
     The engine lists some values only of a wide range, and where the combinations of several ranges
     are many; here, the paper's estimator lists all, and the other as many as of a single range.
@@ -36,7 +37,10 @@ def engine_answers(
         patch.setattr(likelihoods, "most_listed", lambda *_: likelihoods.MOST_VALUES)
         session.fetch(f"SET LOCAL kanon.estimator = '{estimator}'")
         session.fetch("SET LOCAL statement_timeout = '20s'")
-        return [(row.group_key, row.estimate) for row in answer(session, query).rows]
+        return [
+            (row.group_key, (row.estimate, *(getattr(row, name) for name in BESIDE)))
+            for row in answer(session, query).rows
+        ]
 
 
 def compared(
@@ -64,8 +68,8 @@ def compared(
             connection.execute(f"SET LOCAL statement_timeout = '{seconds}s'".encode())
             cursor = connection.execute(statement.encode())
             names = [column.name for column in cursor.description or ()]
-            n_bounds = len(BOUNDS) * (tuple(names[-len(BOUNDS) :]) == BOUNDS)
-            found = [row[: len(row) - n_bounds] for row in cursor.fetchall()]
+            n_beside = len(BESIDE) * (tuple(names[-len(BESIDE) :]) == BESIDE)
+            found = cursor.fetchall()
     except psycopg.Error as error:
         if error.sqlstate == TOO_LONG:
             return "too long"
@@ -73,19 +77,21 @@ def compared(
     keys = list(dict.fromkeys(key for key, _ in wanted))
     n_shown = len(wanted) // max(len(keys), 1)
     if len(found) < len(keys):  # groups that may be there, but are not expected
-        expected_keys = {key for key, estimate in wanted if estimate}
+        expected_keys = {key for key, figures in wanted if figures[0]}
         wanted = [row for row in wanted if row[0] in expected_keys]
         keys = [key for key in keys if key in expected_keys]
     if len(found) != len(keys):
         return f"{query}: {len(found)} groups, not {len(keys)}\n{statement}"
-    shown = [row[len(row) - n_shown :] for row in found]
+    shown = [row[len(row) - n_shown - n_beside :] for row in found]
     numbers = [None if x is None else float(x) for row in shown for x in row]
-    expected = [estimate for _, estimate in wanted]
-    for number, estimate in zip(numbers, expected, strict=True):
-        if number is None and estimate == 0:
+    expected = [x for _, figures in wanted for x in figures[: 1 + n_beside]]
+    for number, wanted_number in zip(numbers, expected, strict=True):
+        if number is None and wanted_number == 0:
             continue  # a sum of what may be there, but is not expected: NULL in SQL
         if number != (
-            None if estimate is None else pytest.approx(estimate, rel=1e-9, abs=1e-9, nan_ok=True)
+            None
+            if wanted_number is None
+            else pytest.approx(float(wanted_number), rel=1e-9, abs=1e-9, nan_ok=True)
         ):
-            return f"{query}: {number}, not {estimate}\n{statement}"
+            return f"{query}: {number}, not {wanted_number}\n{statement}"
     return "equal"

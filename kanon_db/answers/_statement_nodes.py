@@ -115,6 +115,11 @@ def _binary(kind: type, left: Node, right: Node) -> Node:
     return node
 
 
+def divide(left: Node, right: Node) -> Node:
+    """Divide as the operands' types do."""
+    return _binary(exp.Div, left, right)
+
+
 def _negate(node: Node, negated: bool) -> Node:
     return exp.Not(this=enclose(node)) if negated else node
 
@@ -267,10 +272,15 @@ def join_all(*conditions: Node | None) -> Node | None:
     return exp.and_(*known, copy=False) if known else None
 
 
+def named(node: Node, name: str) -> Node:
+    """Name an item of a select list, unless it has the name already."""
+    if isinstance(node, exp.Column) and node.name == name:
+        return node
+    return exp.Alias(this=node, alias=identifier(name))
+
+
 def select(*columns: tuple[Node, str]) -> Node:
-    return exp.Select(
-        expressions=[exp.Alias(this=node, alias=identifier(name)) for node, name in columns]
-    )
+    return exp.Select(expressions=[named(node, name) for node, name in columns])
 
 
 def listing(node: Node, alias: str, *columns: str) -> Node:

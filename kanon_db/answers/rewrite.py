@@ -2,7 +2,7 @@
 
 The statement is built as a sqlglot tree and printed by sqlglot, for PostgreSQL or for Spark. It
 contains its constants with their types. Buckets are asked in plain SQL, by learned weights
-(`_learned_statement`) or by shares of buckets; the cells of rows by functions of `35_cells.sql`.
+(`_bucket_statement`) or by shares of buckets; the cells of rows by functions of `35_cells.sql`.
 
 **Source:** the paper's estimates: buckets, [GB] section 3.2: the weight of a record and a value of
 its bucket is the share of the bucket's records that have the value; rows, [FF] section 3: columns
@@ -25,9 +25,13 @@ from typing import Literal as OneOf
 from sqlglot import exp
 
 from kanon_db.answers import _statement_nodes as nodes
-from kanon_db.answers._learned_statement import LearnedStatement, bucket_source
+from kanon_db.answers._bucket_statement import (
+    BucketStatement,
+    bucket_source,
+    find_count_alone,
+)
 from kanon_db.answers._statement_nodes import FromClause, Node, WeightedAggregates
-from kanon_db.answers.buckets.bucket_evidence import BucketEvidence
+from kanon_db.answers.buckets.bucket_evidence import BucketEvidence, MostOfValues
 from kanon_db.answers.likelihoods import (
     MOST_GROUPED,
     MOST_VALUES,
@@ -398,23 +402,36 @@ def _refuse_many(n: float) -> None:
         raise nodes.no_statement("an answer from so many combinations of values", detail)
 
 
+def _bucket_statement(opened: OpenQuery, layout: BucketLayout) -> Node | None:
+    """Build the statement of what follows from both sides of each bucket; None for others."""
+    most: Sequence[list[MostOfValues] | None] = [None] * len(opened.plans)
+    if layout.tables.weighted:
+        most = BucketEvidence(opened, layout, opened.store).find_most(opened.plans)
+    is_weighed = any(one is not None for one in most)
+    if is_weighed and not layout.tables.is_likely:
+        if layout.is_paper:
+            return None
+        raise refusal(
+            "the weights of one of several sensitive attributes are in no view",
+            hint="ask with kanon.estimate; or SET kanon.estimator = 'paper', and the"
+            " statement gives the shares of buckets",
+        )
+    if find_count_alone(opened) is None and (layout.is_paper or not is_weighed):
+        return None
+    return BucketStatement(opened, layout, most, statement_tree).tree()
+
+
 def statement_tree(opened: OpenQuery, dialect: Dialect = "postgres") -> Node:
     """Build the statement that gives the estimates of a query."""
     query, layout = opened.query, opened.layout
     if query.sets:
-        raise refusal("several sets of GROUP BY have no statement", hint="ask for one at a time")
+        raise nodes.no_statement("several sets of GROUP BY")
     if query.outer is not None:
-        raise refusal("a query over groups has no statement", hint="ask for the subquery's")
-    if isinstance(layout, BucketLayout) and layout.tables.weighted and not layout.is_paper:
-        most = BucketEvidence(opened, layout, opened.store).find_most(opened.plans)
-        if any(one is not None for one in most):
-            if not layout.tables.is_likely:
-                raise refusal(
-                    "the weights of one of several sensitive attributes are in no view",
-                    hint="ask with kanon.estimate; or SET kanon.estimator = 'paper', and the"
-                    " statement gives the shares of buckets",
-                )
-            return LearnedStatement(opened, layout, most, statement_tree).tree()
+        raise nodes.no_statement("an answer from groups of groups")
+    if isinstance(layout, BucketLayout) and dialect == "postgres":
+        statement = _bucket_statement(opened, layout)
+        if statement is not None:
+            return statement
     source = _source(opened, dialect)
     nodes.require_weighted(opened, source)
     where = source.tree(query.where)

@@ -330,6 +330,7 @@ def test_methods(kanon: Package, parties: Parties) -> None:
         query = f"SELECT COUNT(*) FROM optimal WHERE {where}"
         with as_in_the_paper(parties.publisher):
             estimate, _, lower, upper = kanon.estimate(query)
-        assert value(parties.analyst, kanon.rewrite(query)) == pytest.approx(estimate)
+        ((shown, *_),) = fetch(parties.analyst, kanon.rewrite(query))
+        assert shown == pytest.approx(estimate)
         actual = value(parties.publisher, f"SELECT count(*) FROM data.skewed WHERE {where}")
         assert lower <= actual <= upper

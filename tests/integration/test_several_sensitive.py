@@ -214,8 +214,8 @@ def test_rewritten_statements_say_the_same(parties: Parties, published: str) -> 
         with parties.analyst.transaction(force_rollback=True):
             fetch(parties.analyst, "SET LOCAL kanon.estimator = 'paper'")
             wanted = estimate(parties, query)[0]
-        statement = Functions(parties.analyst).rewrite(query)
-        assert float(value(parties.analyst, statement)) == pytest.approx(wanted), text
+        ((shown, *_),) = fetch(parties.analyst, Functions(parties.analyst).rewrite(query))
+        assert float(shown) == pytest.approx(wanted), text
 
 
 def test_the_second_attribute_is_checked_too(parties: Parties, registered: Functions) -> None:

@@ -339,7 +339,7 @@ class BucketEvidence:
         weigh: Callable[[int], float | None],
     ) -> Callable[[int], Estimated]:
         """Judge counts of pairs of groups; `weigh`: what weights say of one of them."""
-        hidden = margins.hide(self._strength(plan))
+        hidden = margins.hide(find_strength(self._layout, plan))
         return lambda at: self._judge(pairs.pairs(at), hidden[at], weigh(at))
 
     def _judge_ranks(
@@ -403,7 +403,7 @@ class BucketEvidence:
         t, c = sums.totals[:2]
         means = np.divide(t, c, out=np.zeros_like(t), where=c > 0) if is_average else None
         margins = totals.margins.of_pairs(sums.group, means)
-        hidden = margins.hide(self._strength(plan))
+        hidden = margins.hide(find_strength(self._layout, plan))
         answers: dict[tuple[int, ...], Estimated] = {} if plan.keys else {(): NOTHING}
         for i, number in enumerate(sums.group.tolist()):
             extremes = float(sums.least[i]), float(sums.most[i])
@@ -468,17 +468,8 @@ class BucketEvidence:
     def _judge_mixed(self, plan: Plan, pairs: MatchedPairs, totals: BucketTotals) -> Estimated:
         """Judge an estimate of pairs that are compared with each other."""
         n_records, n_buckets = totals.margins.n_records, totals.margins.n_buckets
-        strength = self._strength(plan)
+        strength = find_strength(self._layout, plan)
         return self._judge(pairs, hide_mixed(pairs.variance, n_records, n_buckets, strength))
-
-    def _strength(self, plan: Plan) -> float:
-        """Return how strongly values may depend on what is asked of records."""
-        stated, strengths = self._layout.strengths, []
-        for attribute in plan.uncertain & stated.keys() & set(plan.columns):
-            of_columns = stated[attribute]
-            named = [of_columns[name] for name in plan.columns if name in of_columns]
-            strengths.append(math.hypot(*named) / math.sqrt(max(len(named), 1)))
-        return max(strengths, default=UNTOLD_STRENGTH)
 
     def _ranks(self, plan: Plan, number: int) -> tuple[int, ...]:
         """Return the rank of each key's value in a group, or a pair of them."""
@@ -496,6 +487,16 @@ class BucketEvidence:
             for key, rank in zip(numbers, grouping.ranks(group), strict=True)
         }
         return tuple(ranks[key] for key in sorted(ranks))
+
+
+def find_strength(layout: BucketLayout, plan: Plan) -> float:
+    """Return how strongly values may depend on what is asked of records."""
+    stated, strengths = layout.strengths, []
+    for attribute in plan.uncertain & stated.keys() & set(plan.columns):
+        of_columns = stated[attribute]
+        named = [of_columns[name] for name in plan.columns if name in of_columns]
+        strengths.append(math.hypot(*named) / math.sqrt(max(len(named), 1)))
+    return max(strengths, default=UNTOLD_STRENGTH)
 
 
 def _exactly(n: float) -> Estimated:

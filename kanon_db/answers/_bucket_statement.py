@@ -1,7 +1,7 @@
-"""Writes estimates by learned weights as a statement over the relations of buckets.
+"""Writes estimates, and how far off they may be, as a statement over the relations of buckets.
 
-Estimates are sums of the view of weights, within the certain bounds that follow from what each
-bucket has of both sides.
+Estimates are sums of the views of weights, within the certain bounds that follow from what each
+bucket has of both sides; so does the standard error.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from sqlglot import exp
 
 from kanon_db.answers import _statement_nodes as nodes
 from kanon_db.answers._statement_nodes import FromClause, Node, WeightedAggregates
-from kanon_db.answers.buckets.bucket_evidence import MostOfValues
+from kanon_db.answers.buckets.bucket_evidence import MostOfValues, find_strength
 from kanon_db.answers.plan import Plan
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Aggregate, Expression
-from kanon_db.query.formulas import Weighed, limit_sums
+from kanon_db.query.formulas import LIKELY, Weighed, limit_sums
 from kanon_db.query.layout import BucketLayout, Side
 
 
@@ -46,11 +46,20 @@ def bucket_source(
     return source
 
 
-@dataclass(frozen=True)
-class LearnedStatement:
-    """Writes estimates by learned weights, within their certain bounds.
+def find_count_alone(opened: OpenQuery) -> int | None:
+    """Find the count that is shown alone, with its error; None for other questions."""
+    match opened.query.shown:
+        case [(_, ex.Measure(aggregate=Aggregate("count") as count))]:
+            number = [measure.aggregate for measure in opened.query.measures].index(count)
+            return number if opened.plans[number].shape in ("apart", "either") else None
+    return None
 
-    What each bucket has of both sides gives the bounds; the view of weights, the estimates.
+
+@dataclass(frozen=True)
+class BucketStatement:
+    """Writes estimates within their certain bounds; of a count that is alone, its error, too.
+
+    What each bucket has of both sides gives bounds and error; the views of weights, the estimates.
     """
 
     opened: OpenQuery
@@ -63,33 +72,41 @@ class LearnedStatement:
         query = self.opened.query
         lists = [
             ("records", self._records()), ("sensitive", self._sensitive()),
-            ("buckets", self._buckets()), ("bounds", self._bounds()), ("learned", self._weigh()),
+            ("buckets", self._buckets()), ("bounds", self._bounds()),
         ]  # fmt: skip
+        if self._weighed:
+            lists.append(("learned", self._weigh()))
         if any(self.most):
             lists.append(("remainder", self._remainder()))
-        if None in self.most:
+        if self._by_shares:
             lists.append(("paper", self._paper()))
+        if self._alone is not None:
+            lists += [
+                ("spread_of_records", self._spread(self._alone, 0)),
+                ("spread_of_values", self._spread(self._alone, 1)),
+            ]
+        names = [name for name, _ in lists[3:]]
         totals = self._totals()
+        lists += [("estimates", self._estimates(names))]
         lists += [(name, statement) for name, statement, _ in totals.values()]
-        statement = exp.Select().from_("learned")
-        joined = {name: self._keys() for name, _ in lists[3:] if name != "learned"}
-        joined |= {"remainder": self._keys(0)} if "remainder" in joined else {}
-        joined |= {name: own for name, _, own in totals.values()}
-        for name, keys in joined.items():
-            statement = statement.join(_join_groups("learned", name, keys))
+        statement = exp.Select().from_("estimates")
+        for name, _, keys in totals.values():
+            statement = statement.join(_join_groups("estimates", name, keys))
+        table = "estimates" if totals else ""
 
         def write_aggregate(expression: Expression) -> Node | None:
             if isinstance(expression, ex.WindowTotal):
                 return nodes.column("total", totals[expression][0])
-            return self._estimate(expression) if isinstance(expression, Aggregate) else None
+            if not isinstance(expression, Aggregate):
+                return None
+            return nodes.column(f"estimate_{self._measures.index(expression) + 1}", table)
 
         shown = [
-            (nodes.column(key, "learned"), one.name)
+            (nodes.column(key, table), one.name)
             for key, one in zip(self._keys(), query.keys, strict=True)
         ]
-        shown += [*nodes.select_aggregates(query, write_aggregate), *self._show_bounds()]
-        for column, name in shown:
-            statement = statement.select(exp.Alias(this=column, alias=nodes.identifier(name)))
+        shown += [*nodes.select_aggregates(query, write_aggregate), *self._show_error()]
+        statement = statement.select(*(nodes.named(column, name) for column, name in shown))
         if query.having is not None:
             statement = statement.where(nodes.tree(query.having, nodes.rounding(write_aggregate)))
         return nodes.with_lists(
@@ -103,6 +120,28 @@ class LearnedStatement:
         """The plans of the measures that weights answer, by their numbers."""
         plans = enumerate(self.opened.plans)
         return {number: plan for number, plan in plans if self.most[number] is not None}
+
+    @cached_property
+    def _measures(self) -> list[Aggregate]:
+        return [measure.aggregate for measure in self.opened.query.measures]
+
+    @cached_property
+    def _bounded(self) -> dict[int, Plan]:
+        """The plans whose bounds are added up."""
+        alone = self._alone
+        own = {} if alone is None else {alone: self.opened.plans[alone]}
+        return self._weighed | own
+
+    @cached_property
+    def _by_shares(self) -> list[int]:
+        """The numbers of the measures that are estimated by shares of buckets."""
+        own = range(len(self._measures))
+        return [number for number in own if self.layout.is_paper or number not in self._weighed]
+
+    @cached_property
+    def _alone(self) -> int | None:
+        """The number of the count whose error is shown, if there is one."""
+        return find_count_alone(self.opened)
 
     def _keys(self, *sides: Side) -> list[str]:
         """Name the columns of the keys on some sides."""
@@ -125,7 +164,10 @@ class LearnedStatement:
         source = bucket_source(self.opened, self.layout, self.layout.tables.qit, 0)
         columns = [(nodes.column(bucket), "bucket"), *self._select_keys(source, 0)]
         n_keys = len(columns)
-        for number, plan in self._weighed.items():
+        if self._alone is not None:
+            n: Node = exp.Count(this=exp.Star())
+            columns.append((_of_bucket(n, nodes.column(bucket), n_keys), "size"))
+        for number, plan in self._bounded.items():
             columns += self._of_side(source, number, plan, 0, None)
         return source.select(*columns).group_by(*nodes.places(n_keys))
 
@@ -137,11 +179,8 @@ class LearnedStatement:
         columns = [(nodes.column(bucket), "bucket"), *self._select_keys(source, 1)]
         n_keys = len(columns)
         total: Node = exp.Sum(this=nodes.column(count))
-        if n_keys > 1:
-            own = nodes.column(bucket)
-            total = exp.Window(this=exp.Sum(this=total), partition_by=[own])
-        columns.append((total, "size"))
-        for number, plan in self._weighed.items():
+        columns.append((_of_bucket(total, nodes.column(bucket), n_keys), "size"))
+        for number, plan in self._bounded.items():
             columns += self._of_side(source, number, plan, 1, nodes.column(count))
         return source.select(*columns).group_by(*nodes.places(n_keys))
 
@@ -186,18 +225,36 @@ class LearnedStatement:
     def _buckets(self) -> Node:
         """Say how many of the values of a bucket that match are drawn, at least and at most."""
         columns = [(nodes.column(key), key) for key in self._keys()]
-        for number, plan in self._weighed.items():
-            columns += _BucketNumbers(number + 1, plan).columns()
-        return nodes.select(*columns).from_("records").join("sensitive", using=["bucket"])
+        for number, plan in self._bounded.items():
+            own = _BucketNumbers(number + 1, plan)
+            columns += own.columns() + ([own.variance()] if number == self._alone else [])
+        shared = ["bucket"] if self._alone is None else ["bucket", "size"]
+        return nodes.select(*columns).from_("records").join("sensitive", using=shared)
 
     def _bounds(self) -> Node:
         """Add up the bounds of the buckets."""
         columns = [(nodes.column(key), key) for key in self._keys()]
-        for number, plan in self._weighed.items():
+        for number, plan in self._bounded.items():
             own = _BucketNumbers(number + 1, plan)
             columns += own.sums() if plan.summed is not None else own.counts()
-        statement = nodes.select(*columns).from_("buckets")
-        return statement.group_by(*nodes.places(len(self._keys()))) if self._keys() else statement
+            if number == self._alone:
+                _, name = own.variance()
+                columns.append((exp.Sum(this=nodes.column(name)), name))
+        return _group(nodes.select(*columns).from_("buckets"), self._keys())
+
+    def _spread(self, number: int, side: Side) -> Node:
+        """Add up how much what matches on one side varies inside of buckets, and among all."""
+        keys = self._keys(side)
+        n = nodes.column(f"{'s' if side else 'q'}_{number + 1}")
+        size = nodes.cast(nodes.column("size"), _DOUBLE)
+        inside = exp.Sum(this=n - nodes.divide(n * n, size))
+        columns = [(nodes.column(key), key) for key in keys]
+        columns.append((_greatest(inside, _ZERO), "inside"))
+        if side:
+            total = exp.Sum(this=n)
+            everybody = nodes.double(self.layout.tables.n_records)
+            columns.append((total - nodes.divide(total * total, everybody), "varying"))
+        return _group(nodes.select(*columns).from_("sensitive" if side else "records"), keys)
 
     # What the views weigh
 
@@ -261,9 +318,8 @@ class LearnedStatement:
         written = WeightedAggregates(source, None, bool(query.keys))
         nodes.require_weighted(self.opened, source)
         columns = self._select_keys(source)
-        for number, measure in enumerate(query.measures):
-            if number not in self._weighed:
-                columns.append((written.of(measure.aggregate), f"total_{number + 1}"))
+        for number in self._by_shares:
+            columns.append((written.of(self._measures[number]), f"total_{number + 1}"))
         return self._of_groups(source, columns, query.where)
 
     def _of_groups(
@@ -299,12 +355,45 @@ class LearnedStatement:
             )  # fmt: skip
         return totals
 
-    def _estimate(self, aggregate: Aggregate) -> Node:
+    def _estimates(self, names: Sequence[str]) -> Node:
+        """Put together what the lists of these names say of each group."""
+        base = "learned" if self._weighed else "paper"
+        columns = [(nodes.column(key, base), key) for key in self._keys()]
+        columns += [
+            (self._estimate(number), f"estimate_{number + 1}")
+            for number in range(len(self._measures))
+        ]
+        if self._alone is not None:
+            columns += self._judge(self._alone)
+        sides: dict[str, tuple[Side, ...]] = {
+            "remainder": (0,), "spread_of_records": (0,), "spread_of_values": (1,)
+        }  # fmt: skip
+        statement = nodes.select(*columns).from_(base)
+        for name in names:
+            if name != base:
+                keys = self._keys(*sides.get(name, ()))
+                statement = statement.join(_join_groups(base, name, keys))
+        return statement
+
+    def _estimate(self, number: int) -> Node:
         """Write the estimate of a measure."""
-        measures = [measure.aggregate for measure in self.opened.query.measures]
-        number = measures.index(aggregate)
-        if number not in self._weighed:
-            return nodes.column(f"total_{number + 1}", "paper")
+        if number in self._by_shares:
+            total: Node = nodes.column(f"total_{number + 1}", "paper")
+            if number not in self._bounded:
+                return total
+        else:
+            total = self._all_but(number, self._learned(number))
+        lower, upper = self._limits(number)
+        return _least(_greatest(total, lower), upper)
+
+    def _all_but(self, number: int, total: Node) -> Node:
+        """Count those that meet either condition, where those are counted that meet neither."""
+        if self.opened.plans[number].shape != "either":
+            return total
+        return nodes.number(str(self.layout.tables.n_records)) - total
+
+    def _learned(self, number: int) -> Node:
+        """Write what learned weights say of a measure."""
         plan, most = self._weighed[number], self.most[number] or []
 
         def add(name: str, part: str, times: Callable[[float], float]) -> Node:
@@ -316,18 +405,66 @@ class LearnedStatement:
                 total = total + self._where_group(one.keys, left)
             return total
 
-        def read(name: str) -> Node:
-            return nodes.column(f"{name}_{number + 1}", "bounds")
-
-        has_x = plan.has_number_on(0)
-        total = add("total", "x" if has_x else "n", lambda x: x)
+        total = add("total", "x" if plan.has_number_on(0) else "n", lambda x: x)
         if plan.measure.function == "avg":
-            n = exp.Nullif(this=add("n", "n", lambda _: 1.0), expression=exp.Literal.number(0))
-            total = exp.Coalesce(this=total / n, expressions=[read("mean")])
-        total = _least(_greatest(total, read("lower")), read("upper"))
-        if plan.shape == "either":
-            return nodes.number(str(self.layout.tables.n_records)) - total
+            n = exp.Nullif(this=add("n", "n", lambda _: 1.0), expression=_ZERO)
+            mean = nodes.column(f"mean_{number + 1}", "bounds")
+            total = exp.Coalesce(this=total / n, expressions=[mean])
         return total
+
+    def _limits(self, number: int) -> tuple[Node, Node]:
+        """Write the bounds of a measure."""
+        lower, upper = (
+            nodes.column(f"{name}_{number + 1}", "bounds") for name in ("lower", "upper")
+        )
+        if self.opened.plans[number].shape == "either":
+            return self._all_but(number, upper), self._all_but(number, lower)
+        return lower, upper
+
+    def _judge(self, number: int) -> list[tuple[Node, str]]:
+        """Write the standard error of the count that is alone, and its bounds."""
+        # As `judge_pairs` and `PairSums.hide` of `kanon_db.answers.buckets.tallies` say it.
+        tables, plan = self.layout.tables, self.opened.plans[number]
+        n = tables.n_records
+        drawn = n / max(n - tables.n_buckets, 1)
+        factor = nodes.number(repr(find_strength(self.layout, plan) ** 2 * drawn))
+        of_records = nodes.column("inside", "spread_of_records")
+        of_values = nodes.column("inside", "spread_of_values")
+        varying = nodes.column("varying", "spread_of_values")
+        reach = exp.Coalesce(
+            this=nodes.divide(
+                factor * of_records * of_values * of_values,
+                exp.Nullif(this=_greatest(varying, _ZERO), expression=_ZERO),
+            ),
+            expressions=[_ZERO],
+        )  # fmt: skip
+        miss = nodes.column(f"variance_{number + 1}", "bounds") + reach
+        if number in self._weighed and number in self._by_shares:
+            away = exp.Paren(
+                this=self._all_but(number, self._learned(number))
+                - nodes.column(f"total_{number + 1}", "paper")
+            )
+            miss = miss + nodes.call("POWER", away, exp.Literal.number(2))
+        lower, upper = self._limits(number)
+        half = nodes.divide(upper - nodes.enclose(lower), exp.Literal.number("2.0"))
+        error = _least(exp.Sqrt(this=miss), half)
+        return [
+            (error, "std_error"), (nodes.cast(lower, "bigint"), "lower_bound"),
+            (nodes.cast(upper, "bigint"), "upper_bound"),
+        ]  # fmt: skip
+
+    def _show_error(self) -> list[tuple[Node, str]]:
+        """Show how far off a count that is alone may be."""
+        if self._alone is None:
+            return []
+        names = f"estimate_{self._alone + 1}", "std_error", "lower_bound", "upper_bound"
+        estimate, error, lower, upper = map(nodes.column, names)
+        reach = exp.Literal.number(repr(LIKELY)) * error
+        return [
+            (error, "std_error"), (lower, "lower_bound"), (upper, "upper_bound"),
+            (_greatest(estimate - reach, lower), "likely_low"),
+            (_least(estimate + reach, upper), "likely_high"),
+        ]  # fmt: skip
 
     @staticmethod
     def _where_group(keys: Mapping[int, str], left: Node) -> Node:
@@ -345,17 +482,20 @@ class LearnedStatement:
         is_own = exp.and_(*conditions, copy=False)
         return exp.Case(ifs=[exp.If(this=is_own, true=left)], default=exp.Literal.number(0))
 
-    def _show_bounds(self) -> list[tuple[Node, str]]:
-        """Show the certain bounds of a count that is alone."""
-        query = self.opened.query
-        if not query.is_one_count or 0 not in self._weighed:
-            return []
-        lower, upper = (nodes.column(f"{name}_1", "bounds") for name in ("lower", "upper"))
-        if self._weighed[0].shape == "either":
-            everybody = nodes.number(str(self.layout.tables.n_records))
-            lower, upper = everybody - upper, everybody - lower
-        return [(nodes.cast(lower, "bigint"), "lower_bound"),
-                (nodes.cast(upper, "bigint"), "upper_bound")]  # fmt: skip
+
+_DOUBLE: Final = "double precision"
+_ZERO: Final = exp.Literal.number(0)
+
+
+def _of_bucket(total: Node, bucket: Node, n_keys: int) -> Node:
+    """Write a total of all of a bucket, where rows are grouped by it and by other keys, or not."""
+    if n_keys == 1:
+        return total
+    return exp.Window(this=exp.Sum(this=total), partition_by=[bucket])
+
+
+def _group(statement: Node, keys: Sequence[str]) -> Node:
+    return statement.group_by(*nodes.places(len(keys))) if keys else statement
 
 
 def _or_zero(node: Node) -> Node:
@@ -399,6 +539,15 @@ class _BucketNumbers:
             share = nodes.cast(matches, "double precision") / size
             columns += [(share, "share")]
         return [(node, f"{name}_{self._number}") for node, name in columns]
+
+    def variance(self) -> tuple[Node, str]:
+        """Write the variance of how many meet, if each matching is as likely as the others."""
+        # That of a hypergeometric number; see `count_draws` of `kanon_db.answers.buckets.tallies`.
+        q, s, size = *map(self._column, self._sides), nodes.column("size")
+        one = exp.Literal.number(1)
+        pairs = nodes.cast(q * s, _DOUBLE) * exp.Paren(this=size - q) * exp.Paren(this=size - s)
+        cases = size * size * _greatest(size - one, one)
+        return nodes.divide(pairs, cases), f"variance_{self._number}"
 
     def counts(self) -> list[tuple[Node, str]]:
         """Write the bounds of a count."""
