@@ -4,10 +4,9 @@
 :func:`graph_program` that of [FF] Section 4, and :func:`pattern_program` that of [PG] Section 2.2.
 Variables have the papers' letters, and constraints the papers' numbers; indices begin at 0.
 
-Any solver that PuLP knows can solve them, for small tables: tens of values or records. Solvers that
-are programs of their own, such as CBC, read them from a file in the temporary folder, which then
-tells what the table holds. The methods ``optimal`` solve larger tables, by other programs with the
-same optimum; with the formulation ``paper`` they solve these, by HiGHS and without a file
+Any solver that PuLP knows can solve them, for small tables: tens of values or records. The methods
+``optimal`` solve larger tables, by other programs with the same optimum; with the formulation
+``paper`` they solve these, by HiGHS and without a file, or by a solver that is named
 (``tests/property/test_programs.py`` holds the two to each other and to exhaustive search).
 """
 

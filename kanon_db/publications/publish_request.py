@@ -17,6 +17,7 @@ from kanon_db.declaration import (
     RELATION,
     TEXT,
     Parameter,
+    ParameterType,
     ResultColumn,
     columns,
     json_object,
@@ -70,6 +71,30 @@ def _read_accepted(given: Mapping[str, Any]) -> dict[str, str]:
 
 ACCEPTED: Final = json_object(_read_accepted)
 """The type of a parameter that accepts risks, each with a reason."""
+
+
+def _read_solver(value: Any, name: str) -> str:
+    solver = str(TEXT.read(value, name))
+    if solver != _HIGHS:  # PuLP is loaded where it is needed
+        from kanon_db.algorithms.ground.solver import check_solver
+
+        check_solver(solver)
+    return solver
+
+
+_HIGHS: Final = "HiGHS"
+
+
+def solver_parameter() -> Any:
+    """Declare the option of a kind whose method `optimal` can solve a program stated in PuLP."""
+    return parameter(
+        ParameterType("text", "str", _read_solver, "SOLVER"),
+        "The solver of the formulation `paper`: HiGHS, or another that PuLP finds where kanon_db"
+        " runs, by PuLP's name for it, such as PULP_CBC_CMD.",
+        default=_HIGHS,
+        methods=("optimal",),
+        is_strict=True,
+    )
 
 
 def accepted_risks(
@@ -151,6 +176,13 @@ class PublishRequest:
         for option in self.unused_options:
             if option.is_strict:
                 raise unknown("option", option.name, self.options_of_method)
+        given = self.given.get("options") or {}
+        if given.get("solver", _HIGHS) != _HIGHS and given.get("formulation") != "paper":
+            raise InvalidParameterError(
+                "a solver is named for the formulation paper, which is stated in PuLP",
+                detail=f"the others are arrays, which {_HIGHS} takes as they are",
+                hint='add "formulation": "paper" to the options, or leave out "solver"',
+            )
 
     @property
     def recorded(self) -> dict[str, Any]:

@@ -1,18 +1,32 @@
 """Solvers leave nothing behind on disk: security pitfall 18.
 
 A model is derived from data. PuLP's own way is to write it to a file in the temporary folder and to
-start a solver's program on it; after a kill, the file stays.
+start a solver's program on it; after a kill, the file stays. HiGHS needs no file; programs that are
+named instead read one in a folder of its own, which nobody else may read and which goes with them.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.solver import solve_problem
+from kanon_db.algorithms.programs import bucket_program, class_program
+from kanon_db.algorithms.recoding import Attribute, Microdata
+from kanon_db.errors import InvalidParameterError
 
 _SOLVE = """
 import os, sys
@@ -33,7 +47,8 @@ from kanon_db.algorithms.ground.computation import Pulse
 # Five equations with random coefficients, in 50 binary variables: far too many for seconds.
 coefficients = np.random.default_rng(1).integers(1, 100, (5, 50))
 right = coefficients.sum(axis=1) // 2
-sys.addaudithook(no_files_and_no_programs)
+if sys.argv[1] != "named":
+    sys.addaudithook(no_files_and_no_programs)
 
 def started():
     print("solving", flush=True)
@@ -53,7 +68,8 @@ else:
     problem.setObjective(pulp.lpSum(variables))
     for row, side in zip(coefficients.tolist(), right.tolist()):
         problem += pulp.LpAffineExpression(zip(variables, row)) == side
-    solver.solve_problem(problem, pulse)
+    name = "PULP_CBC_CMD" if sys.argv[1] == "named" else solver.HIGHS
+    solver.solve_problem(problem, pulse, solver=name)
 """
 
 
@@ -83,3 +99,94 @@ def test_killed_solver_leaves_no_file(tmp_path: Path, way: str) -> None:
     assert process.returncode == -signal.SIGKILL
     assert written == []
     assert [path for place in places.values() for path in place.rglob("*")] == []
+
+
+def is_running(started_in: Path) -> bool:
+    """Whether a process works in a folder, or in what was one."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if str(started_in) in str((process / "cwd").readlink()):
+                return True
+    return False
+
+
+def wait_for(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for temporary files, of this test alone."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.pitfall(18)
+def test_a_named_solver_that_is_killed_leaves_no_file(tmp_path: Path) -> None:
+    """Its process removes its files, and ends, when the process that has asked it is gone."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _SOLVE, "named"],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+    )
+    with process:
+        wait_for(lambda: any(tmp_path.rglob("*.mps")))
+        process.kill()
+    wait_for(lambda: not any(tmp_path.iterdir()) and not is_running(tmp_path))
+
+
+FORMAT = set(
+    "*SENSE:Minimize BND BOUNDS BV COLUMNS ENDATA FR FX G E INTEND INTORG L LO MARK MARKER MI"
+    " MODEL N NAME OBJ RANGES RHS ROWS UP e".split()
+)
+"""The words of MPS files."""
+
+
+@pytest.mark.pitfall(18)
+def test_a_named_solver_leaves_nothing(temporary: Path) -> None:
+    """Its file has numbers for names, and nobody else may read it; in the end, it is gone."""
+    seen: list[tuple[int, str]] = []
+
+    def look() -> None:
+        for model in temporary.rglob("*.mps"):
+            with suppress(OSError):
+                seen.append((model.parent.stat().st_mode & 0o777, model.read_text()))
+
+    class StoppedError(Exception):
+        """What a cancel raises."""
+
+    def stop() -> None:
+        look()
+        if any(text.endswith("ENDATA\n") for _, text in seen):
+            raise StoppedError
+
+    age = Attribute(3, np.array([31.0, 47.0, 52.0]), 0, 100)
+    problem = class_program(Microdata([[i % 3] for i in range(8)], (age,)), 3).problem
+    solve_problem(problem, Pulse(heartbeat=look), solver="PULP_CBC_CMD")
+    assert not any(temporary.iterdir())
+    with pytest.raises(StoppedError):
+        solve_problem(problem, Pulse(heartbeat=stop), solver="PULP_CBC_CMD")
+    assert not any(temporary.iterdir())
+    assert not is_running(temporary)
+    assert {mode for mode, _ in seen} == {0o700}
+    names = {word for _, text in seen for word in re.findall(r"[A-Za-z*][\w*:]*", text)}
+    assert names <= FORMAT | {name for name in names if re.fullmatch(r"[XC]\d+", name)}
+
+
+@pytest.mark.pitfall(18)
+def test_a_solver_that_fails_leaves_nothing(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = temporary / "bin" / "glpsol"
+    broken.parent.mkdir()
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{broken.parent}{os.pathsep}{os.environ['PATH']}")
+    program = bucket_program([2, 3], [Fraction(7, 10), Fraction(1)], smallest=1, largest=2)
+    with pytest.raises(InvalidParameterError, match="ended without an answer"):
+        solve_problem(program.problem, UNLIMITED, solver="GLPK_CMD")
+    assert [path.name for path in temporary.iterdir()] == ["bin"]

@@ -64,6 +64,14 @@ def test_every_formulation_finds_the_optimum(
         losses.add(round(published["metrics"][loss], 9))
         assert holds(parties.publisher, formulation)
     assert len(losses) == 1
+    kanon.drop("paper")
+    options = {"formulation": "paper", "solver": "PULP_CBC_CMD"}
+    published = kanon.call(
+        f"publish_{kind}", "data.people", "paper", method="optimal", options=json.dumps(options),
+        **given,
+    )  # fmt: skip
+    assert (published["metrics"]["gap"], round(published["metrics"][loss], 9)) == (0, *losses)
+    assert holds(parties.publisher, "paper")
     monkeypatch.setattr(programs, "MAX_CONSTRAINTS", 5)
     kanon.drop("paper")
     with pytest.raises(Exception, match="too large for the formulation paper") as refused:
@@ -101,3 +109,19 @@ def test_mutual_matches_have_no_program_in_the_paper(parties: Parties) -> None:
             "data.people", "mutual", k=2, method="optimal",
             options='{"formulation": "paper", "symmetric": true}',
         )  # fmt: skip
+
+
+@pytest.mark.pitfall(18)
+def test_only_a_solver_that_is_there_is_named(kanon: Functions | Package) -> None:
+    """By PuLP's name for it: no path, and no program of the caller's."""
+    for solver, formulation, why, hint in (
+        ("bin/solver", "paper", "the solver is not available", "PULP_CBC_CMD, HiGHS"),
+        ("GUROBI", "paper", "the solver is not available", "PULP_CBC_CMD, HiGHS"),
+        ("PULP_CBC_CMD", "reduced", "for the formulation paper", '"formulation": "paper"'),
+    ):
+        options = json.dumps({"formulation": formulation, "solver": solver})
+        with pytest.raises(Exception, match=why) as refused:
+            kanon.call(
+                "publish_suppressed", "data.people", "p", k=2, method="optimal", options=options
+            )
+        assert hint in getattr(refused.value, "hint", refused.value.args[0])

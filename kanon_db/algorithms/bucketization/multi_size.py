@@ -24,7 +24,7 @@ from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.two_size import anatomy, joint_problem, two_size
 from kanon_db.algorithms.ground.arrays import BoolArray, IntArray
 from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse
-from kanon_db.algorithms.ground.solver import LinearModel, Solution, solve, solve_problem
+from kanon_db.algorithms.ground.solver import HIGHS, LinearModel, Solution, solve, solve_problem
 from kanon_db.algorithms.programs import bucket_program
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
@@ -233,15 +233,15 @@ def solve_setting(
 
 
 def solve_paper_program(
-    counts: IntArray, privacy: FPrimePrivacy, sizes: IntArray, pulse: Pulse
+    counts: IntArray, privacy: FPrimePrivacy, sizes: IntArray, pulse: Pulse, solver: str
 ) -> Solution:
-    """Solve the paper's program by HiGHS.
+    """Solve the paper's program by a solver of PuLP's.
 
     The solution has no values where the solver's, as whole numbers, break a constraint.
     """
     smallest, largest = int(sizes[0]), int(sizes[-1])
     program = bucket_program(counts.tolist(), privacy.thresholds, smallest, largest)
-    answer = solve_problem(program.problem, pulse)
+    answer = solve_problem(program.problem, pulse, solver=solver)
     if answer.values is None:
         return answer
     b, v = program.whole_values("b"), program.whole_values("v")
@@ -291,6 +291,7 @@ def optimal(
     max_bucket_size: int,
     *,
     formulation: Formulation = "projected",
+    solver: str = HIGHS,
     pulse: Pulse = UNLIMITED,
 ) -> OptimalSetting:
     """Find the bucket setting with the smallest loss, of any number of sizes.
@@ -310,6 +311,8 @@ def optimal(
     formulation : {"projected", "paper"}
         The program to solve: one variable for each bucket size, or the paper's, also one for each
         value and bucket size, for some tens of values and sizes.
+    solver : str
+        PuLP's name of the solver of the formulation ``paper``.
     pulse : Pulse
         Its time limit is for the solver: heuristics to start from, and constraints that are being
         looked for, are finished. That may take a second or two for 50 distinct values, up to a
@@ -339,6 +342,8 @@ def optimal(
     **Source:** [GB] Section 6.1, with u_ij = floor(f'_i S_j) b_j, where the paper prints f'_j and
     calls u_ij a constant. The formulation ``paper`` is that program as it is:
     :func:`~kanon_db.algorithms.programs.bucket_program`.
+
+    HiGHS gets ``projected`` as arrays, since PuLP would take seconds, deaf to a cancel, to state it.
 
     Deviations of ``projected``, none of which changes the optimum:
 
@@ -390,7 +395,7 @@ def optimal(
     search = _SettingSearch(_TypedTable.of(checked, privacy, sizes, pulse))
     search.keep(start)
     if formulation == "paper":
-        search.take(solve_paper_program(checked, privacy, sizes, pulse))
+        search.take(solve_paper_program(checked, privacy, sizes, pulse, solver))
     else:
         search.relax(pulse)
         # Most programs are solved in a moment, sooner than the heuristic is.
@@ -722,6 +727,7 @@ def jointly_optimal(
     max_bucket_size: int,
     *,
     formulation: Literal["projected", "paper"] = "projected",
+    solver: str = HIGHS,
     pulse: Pulse = UNLIMITED,
 ) -> JointPlan:
     """Find the setting that loses least, by integer programming, or say how much less might do.
@@ -732,7 +738,9 @@ def jointly_optimal(
     """
     bound, best = Fraction(0), None
     for counts, privacy in data.bounded():
-        optimum = optimal(counts, privacy, max_bucket_size, formulation=formulation, pulse=pulse)
+        optimum = optimal(
+            counts, privacy, max_bucket_size, formulation=formulation, solver=solver, pulse=pulse
+        )
         if optimum.proof.lower_bound >= bound:
             bound, best = optimum.proof.lower_bound, optimum.setting
     assert best is not None  # noqa: S101  # there is an attribute

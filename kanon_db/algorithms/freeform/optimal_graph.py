@@ -34,7 +34,14 @@ from kanon_db.algorithms.freeform.matches import (
 from kanon_db.algorithms.freeform.matching_heuristics import hungarian, sort_greedy
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
 from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse, kernel
-from kanon_db.algorithms.ground.solver import LinearModel, new_solver, run, solve, solve_problem
+from kanon_db.algorithms.ground.solver import (
+    HIGHS,
+    LinearModel,
+    new_solver,
+    run,
+    solve,
+    solve_problem,
+)
 from kanon_db.algorithms.programs import graph_program
 from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Microdata, check_k
@@ -220,6 +227,7 @@ def optimal(
     k: int,
     *,
     formulation: Formulation = "match_sets",
+    solver: str = HIGHS,
     symmetric: bool = False,
     pulse: Pulse = UNLIMITED,
 ) -> OptimalFreeform:
@@ -233,6 +241,8 @@ def optimal(
     formulation : {"match_sets", "paper"}
         The program to solve: one variable for each set of matches that a record can have, or the
         paper's, one for each pair of records.
+    solver : str
+        PuLP's name of the solver of the formulation ``paper``.
     symmetric : bool
         Whether the graph is to be reciprocal: records match each other or not at all. Not by the
         formulation ``paper``.
@@ -256,7 +266,11 @@ def optimal(
     Notes
     -----
     **Source:** [FF] Section 4, Eq. (4) to (11). The formulation ``paper`` is that program as it is:
-    :func:`~kanon_db.algorithms.programs.graph_program`. Deviations of ``match_sets``:
+    :func:`~kanon_db.algorithms.programs.graph_program`.
+
+    HiGHS gets ``match_sets`` as arrays, since PuLP would take seconds, deaf to a cancel, to state it.
+
+    Deviations of ``match_sets``:
 
     - The model has a variable for each set of k - 1 other originals that a cell may cover, whose
       loss is known beforehand, not for each edge: a cell takes one set, and each original is
@@ -291,7 +305,7 @@ def optimal(
         loss = units_lost(ncp, matches)
         return OptimalFreeform(FreeformMatches.whole(matches).parts, Proof.of(loss, loss, ncp.unit))
     if formulation == "paper":
-        return _solve_as_stated(microdata, ncp, k, hungarian(ncp, k, pulse=pulse), pulse)
+        return _solve_as_stated(microdata, ncp, k, hungarian(ncp, k, pulse=pulse), pulse, solver)
     start = None if symmetric else hungarian(ncp, k, pulse=pulse)
     return _solve(ncp, k, start, symmetric, pulse)
 
@@ -376,11 +390,11 @@ def _solve(
 
 
 def _solve_as_stated(
-    microdata: Microdata, ncp: Ncp, k: int, start: CodeArray, pulse: Pulse
+    microdata: Microdata, ncp: Ncp, k: int, start: CodeArray, pulse: Pulse, solver: str
 ) -> OptimalFreeform:
     """Solve the paper's program, in which a cell need not match its own original."""
     program = graph_program(microdata, k)
-    answer = solve_problem(program.problem, pulse)
+    answer = solve_problem(program.problem, pulse, solver=solver)
     graphs = [start]
     if answer.values is not None:
         records, originals = np.nonzero(program.whole_values("x").T)

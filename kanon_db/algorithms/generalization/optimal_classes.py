@@ -17,7 +17,7 @@ from kanon_db.algorithms.generalization.postprocessing import refine
 from kanon_db.algorithms.generalization.set_partition import check_size, set_partition
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray, Integer, components, numbered
 from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse, kernel
-from kanon_db.algorithms.ground.solver import solve_problem
+from kanon_db.algorithms.ground.solver import HIGHS, solve_problem
 from kanon_db.algorithms.programs import class_program
 from kanon_db.algorithms.recoding.loss import ExactLoss, Loss
 from kanon_db.algorithms.recoding.microdata import Microdata, Sorting, check_k, sort_order
@@ -90,13 +90,14 @@ def solve_pairwise(
     k: int,
     start: IntArray,  # (n_records,): classes to start from
     pulse: Pulse,
+    solver: str,
 ) -> tuple[IntArray | None, float]:
-    """Solve the program of [OB], with a variable for each pair of records, by HiGHS.
+    """Solve the program of [OB], with a variable for each pair of records, by a solver of PuLP's.
 
     Returns classes, or None if no solution was found, and a lower bound of the loss.
     """
     program = class_program(microdata, k, loss=loss, start=start)
-    answer = solve_problem(program.problem, pulse)
+    answer = solve_problem(program.problem, pulse, solver=solver)
     if answer.values is None:
         return None, answer.lower_bound
     equivalent = np.argwhere(program.whole_values("v"))
@@ -412,6 +413,7 @@ def optimal(
     *,
     formulation: Formulation = "set_partition",
     loss: Loss = "ncp",
+    solver: str = HIGHS,
     pulse: Pulse = UNLIMITED,
 ) -> OptimalGeneralization:
     """Find classes of at least k records with the least total loss.
@@ -426,6 +428,8 @@ def optimal(
         pair of records, for some ten records.
     loss : {"ncp", "binary"}
         See :class:`~kanon_db.algorithms.recoding.loss.ExactLoss`.
+    solver : str
+        PuLP's name of the solver of the formulation ``paper``.
     pulse : Pulse
         Beaten every few milliseconds, in the thread of the caller; what that raises ends the work.
 
@@ -448,6 +452,8 @@ def optimal(
     **Source:** [OB] Section 2.2, Eq. (34); see
     :func:`~kanon_db.algorithms.generalization.set_partition.set_partition` and
     :func:`~kanon_db.algorithms.programs.class_program`.
+
+    HiGHS gets ``set_partition`` as arrays, since PuLP would take seconds, deaf to a cancel, to state it.
 
     The search starts from Split & Carry or Greedy Search, whichever loses less, improved by
     annealing and by the best partition of neighboring classes.
@@ -487,7 +493,7 @@ def optimal(
         if found.classes is not None:
             classes[order] = found.classes.of_records()
     elif k > 1 and n_records:
-        better, least = solve_pairwise(microdata, loss, k, classes, pulse)
+        better, least = solve_pairwise(microdata, loss, k, classes, pulse, solver)
         if isfinite(least):
             units = least / float(exact.unit)
             bound = max(ceil(units - _TOLERANCE * abs(units)), 0)

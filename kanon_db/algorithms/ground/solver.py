@@ -9,13 +9,19 @@ program: presolve, the analytic center, and rounding. So that a deadline holds, 
 effect at once, large programs are solved in a process that can be killed. They go through a pipe,
 and solutions come back through another as they are found; nothing is written to disk. The process
 ends with the one that started it.
+
+Another solver of PuLP's, if one is named, runs in a process of its own, too, and in a folder of its
+own, where it may write files. Both go with the process that started it.
 """
 
 from __future__ import annotations
 
+import inspect
 import io
+import json
 import os
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -25,8 +31,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Lock, RLock
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import highspy
 import numpy as np
@@ -34,6 +41,13 @@ import pulp  # type: ignore[import-untyped]
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
 from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.errors import InvalidParameterError
+
+HIGHS: Final = "HiGHS"
+"""The solver of all programs, unless another one is named for what is stated with PuLP."""
+
+_TOLERANCE: Final = 1e-5
+"""By how much a named solver's solution may break a constraint."""
 
 _POLL_SECONDS = 0.005
 _MOST_TERMS_HERE = 20_000
@@ -156,21 +170,75 @@ def values_of(highs: highspy.Highs) -> FloatArray | None:
     return np.array(highs.getSolution().col_value)
 
 
-def solve_problem(problem: pulp.LpProblem, pulse: Pulse) -> Solution:
+def solve_problem(problem: pulp.LpProblem, pulse: Pulse, *, solver: str = HIGHS) -> Solution:
     """Solve a model stated with PuLP, from its variables' initial values if they have any.
 
-    PuLP hands the model over but does not run it: it calls a solution optimal when time ran out.
+    Another solver of PuLP's than HiGHS runs in a process of its own, and starts from no values.
     """
-    problem.solverModel = new_solver()
-    pulp.HiGHS().buildSolverModel(problem)
     variables = problem.variables()
-    start = [variable.varValue for variable in variables]
-    answer = solve(problem.solverModel, pulse, None if None in start else start)
+    if solver == HIGHS:
+        # PuLP hands the model over but does not run it: it calls a solution optimal when time ran
+        # out.
+        problem.solverModel = new_solver()
+        pulp.HiGHS().buildSolverModel(problem)
+        start = [variable.varValue for variable in variables]
+        answer = solve(problem.solverModel, pulse, None if None in start else start)
+        # HiGHS is not told of the constant in the objective.
+        answer = answer._replace(lower_bound=answer.lower_bound + problem.objective.constant)
+    else:
+        answer = _solve_by_named(solver, problem, pulse)
     if answer.values is not None:
         for variable, value in zip(variables, answer.values.tolist(), strict=True):
             variable.varValue = value
-    # HiGHS is not last_bound of the constant in the objective.
-    return answer._replace(lower_bound=answer.lower_bound + problem.objective.constant)
+    return answer
+
+
+def check_solver(name: str) -> None:
+    """Refuse a solver that PuLP does not know, or does not find here."""
+    if name == HIGHS:
+        return
+    available = pulp.listSolvers(onlyAvailable=True)
+    if name not in available:
+        raise InvalidParameterError(
+            "the solver is not available", hint=f"the solvers here are {', '.join(available)}"
+        )
+
+
+_LATE: Final = 0.5
+"""Seconds that a named solver has after its time limit, to write what it has found."""
+
+
+def _solve_by_named(name: str, problem: pulp.LpProblem, pulse: Pulse) -> Solution:
+    """Have a solver of PuLP's solve a model, in a folder that nobody else reads and that goes."""
+    check_solver(name)
+    if pulse.is_over:
+        return Solution(None, -inf, is_infeasible=False)
+    with TemporaryDirectory(prefix="kanon-solver-") as folder:
+        question = {
+            "solver": name, "folder": folder, "model": problem.toDict(),
+            "seconds": pulse.seconds_left if pulse.seconds_left < inf else None,
+        }  # fmt: skip
+        with ChildProcess(json.dumps(question, default=float).encode(), _NAMED) as process:
+            while pulse.seconds_left > -_LATE and process.goes_on(_POLL_SECONDS):
+                pulse.beat()
+            is_late, answer = pulse.seconds_left <= 0, bytes(process.answer)
+    if not answer:
+        if is_late:
+            return Solution(None, -inf, is_infeasible=False)
+        raise InvalidParameterError(
+            "the solver ended without an answer", detail=f"solver {name}",
+            hint=f"use another one; {HIGHS} is always there",
+        )  # fmt: skip
+    told = json.loads(answer)
+    if told["values"] is None:
+        return Solution(None, -inf, is_infeasible=told["is_infeasible"] and not is_late)
+    for variable in problem.variables():
+        variable.varValue = told["values"][variable.name]
+    values = np.array([variable.varValue for variable in problem.variables()])
+    # What a solver calls optimal when its time was over need not be.
+    is_proven = told["is_optimal"] and not is_late
+    bound = float(pulp.value(problem.objective) or 0) if is_proven else -inf
+    return Solution(values, bound, is_infeasible=False)
 
 
 _HEADER: Final = struct.Struct("<dd?q")  # bound, objective, whether infeasible, number of values
@@ -179,17 +247,13 @@ _COLUMNS: Final = ("col_cost_", "col_lower_", "col_upper_", "row_lower_", "row_u
 _TERMS: Final = ("start_", "index_", "value_")
 
 
-class SolverProcess:
-    """A process that solves one program, and ends with the block; OSError if none can start."""
+class ChildProcess:
+    """A process that is asked one thing, and ends with the block; OSError if none can start."""
 
-    def __init__(self, highs: highspy.Highs, start: list[float] | None) -> None:
-        self.values: Any = None
-        self.lower_bound = -np.inf
-        self.is_infeasible = False
-        self._objective = np.inf
-        self._answer = bytearray()
+    def __init__(self, question: bytes, *how: str) -> None:
+        self.answer = bytearray()
         self._process = subprocess.Popen(  # noqa: S603  # our own module
-            [_interpreter(), "-P", "-m", "kanon_db.algorithms.ground.solver"],
+            [_interpreter(), "-P", "-m", "kanon_db.algorithms.ground.solver", *how],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             bufsize=0, env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             start_new_session=True,
@@ -198,14 +262,14 @@ class SolverProcess:
             pipe.fileno() for pipe in (self._process.stdin, self._process.stdout) if pipe
         )
         os.set_blocking(self._to, False)
-        program = _pack_program(highs, start)
-        self._question = memoryview(struct.pack("<q", len(program)) + program)
+        self._question = memoryview(struct.pack("<q", len(question)) + question)
 
-    def __enter__(self) -> SolverProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # with what it has started
         self._process.communicate()
 
     def goes_on(self, seconds: float) -> bool:
@@ -219,24 +283,38 @@ class SolverProcess:
                 return False
         if readable:
             read = os.read(self._by, 2**20)
-            self._answer += read
+            self.answer += read
             self._take()
             return bool(read)
         return True
 
     def _take(self) -> None:
+        """Take over what has come back whole."""
+
+
+class SolverProcess(ChildProcess):
+    """A process in which HiGHS solves one program."""
+
+    def __init__(self, highs: highspy.Highs, start: list[float] | None) -> None:
+        super().__init__(_pack_program(highs, start))
+        self.values: Any = None
+        self.lower_bound = -np.inf
+        self.is_infeasible = False
+        self._objective = np.inf
+
+    def _take(self) -> None:
         """Take over the solutions and bounds that have come back whole."""
-        while len(self._answer) >= _HEADER.size:
-            bound, objective, is_infeasible, n = _HEADER.unpack_from(self._answer)
+        while len(self.answer) >= _HEADER.size:
+            bound, objective, is_infeasible, n = _HEADER.unpack_from(self.answer)
             end = _HEADER.size + 8 * n
-            if len(self._answer) < end:
+            if len(self.answer) < end:
                 return
             self.lower_bound = max(self.lower_bound, bound)
             self.is_infeasible |= is_infeasible
             if n and objective <= self._objective:
                 self._objective = objective
-                self.values = np.frombuffer(bytes(self._answer[_HEADER.size : end]))
-            del self._answer[:end]
+                self.values = np.frombuffer(bytes(self.answer[_HEADER.size : end]))
+            del self.answer[:end]
 
 
 def _interpreter() -> str:
@@ -287,11 +365,57 @@ def _unpack_program(program: bytes) -> highspy.Highs:
     return highs
 
 
+_NAMED: Final = "named"
+"""The argument with which this module has a named solver solve a model."""
+
+
+def _read_question() -> bytes:
+    (length,) = struct.unpack("<q", sys.stdin.buffer.read(8))
+    return sys.stdin.buffer.read(length)
+
+
+def _serve_named() -> None:
+    """Have a named solver solve the model that comes in, and write what it has found."""
+    question = json.loads(_read_question())
+    folder = question["folder"]
+    answers = os.dup(sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the solver
+    os.environ.update(dict.fromkeys(("TMPDIR", "TMP", "TEMP"), folder))
+    os.chdir(folder)
+    # Programs that are started do not have this handler: the signal ends them.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+
+    def end_with_reader() -> None:
+        sys.stdin.buffer.read()
+        os.killpg(0, signal.SIGTERM)
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(1)
+
+    threading.Thread(target=end_with_reader, daemon=True).start()
+    _, problem = pulp.LpProblem.fromDict(question["model"])
+    solver = {"msg": False, "timeLimit": question["seconds"]}
+    kind = type(pulp.getSolver(question["solver"], msg=False))
+    if "gapRel" in inspect.signature(kind.__init__).parameters:
+        solver["gapRel"] = 0.0
+    status = problem.solve(pulp.getSolver(question["solver"], **solver))
+    has_values = problem.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible)
+    has_values = has_values and problem.valid(_TOLERANCE)
+    answer = {
+        "is_optimal": problem.sol_status == pulp.LpSolutionOptimal,
+        "is_infeasible": status == pulp.LpStatusInfeasible,
+        "values": {one.name: one.varValue or 0 for one in problem.variables()}
+        if has_values
+        else None,
+    }
+    with os.fdopen(answers, "wb") as writer:
+        writer.write(json.dumps(answer).encode())
+    os._exit(0)
+
+
 def _serve() -> None:
     """Solve the program that comes in, and write each solution and bound that is found."""
     reader, writer = sys.stdin.buffer, sys.stdout.buffer
-    (length,) = struct.unpack("<q", reader.read(8))
-    highs = _unpack_program(reader.read(length))
+    highs = _unpack_program(_read_question())
 
     def end_with_reader() -> None:
         reader.read()
@@ -326,4 +450,4 @@ def _serve() -> None:
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve_named() if _NAMED in sys.argv else _serve()

@@ -22,6 +22,7 @@ from kanon_db.algorithms.ground.arrays import (
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse
 from kanon_db.algorithms.ground.solver import (
+    HIGHS,
     LinearModel,
     Solution,
     run,
@@ -184,14 +185,16 @@ class SuppressionProgram:
         )
 
 
-def solve_paper_program(types: RowTypes, patterns: PatternSet, k: int, pulse: Pulse) -> Solution:
-    """Solve the paper's program by HiGHS.
+def solve_paper_program(
+    types: RowTypes, patterns: PatternSet, k: int, pulse: Pulse, solver: str
+) -> Solution:
+    """Solve the paper's program by a solver of PuLP's.
 
     The solution has no values where the solver's break a constraint.
     """
     stars, costs = patterns.stars, patterns.costs.tolist()
     program = pattern_program(types.codes, types.counts.tolist(), stars, costs, k)
-    answer = solve_problem(program.problem, pulse)
+    answer = solve_problem(program.problem, pulse, solver=solver)
     if answer.values is None:
         return answer
     x = program.whole_values("x")
@@ -242,6 +245,7 @@ def optimal(
     k: int,
     *,
     formulation: Formulation = "reduced",
+    solver: str = HIGHS,
     on_program: Callable[[int], None] | None = None,
     pulse: Pulse = UNLIMITED,
 ) -> OptimalSuppression:
@@ -261,6 +265,8 @@ def optimal(
     formulation : {"reduced", "paper"}
         The program to solve: the paper's, reduced as described in the notes, or as the paper states
         it, for some hundreds of row types.
+    solver : str
+        PuLP's name of the solver of the formulation ``paper``.
     on_program : callable, optional
         Called with the number of variables before an integer program is stated, which takes most of
         the memory; what it raises ends the work. Not called where nothing is left to solve.
@@ -287,6 +293,8 @@ def optimal(
     -----
     **Source:** [PG] Section 2.2, Eq. (5) to (8). The formulation ``paper`` is that program as it
     is: :func:`~kanon_db.algorithms.programs.pattern_program`.
+
+    HiGHS gets ``reduced`` as arrays, since PuLP would take seconds, deaf to a cancel, to state it.
 
     Deviations of ``reduced``, none of which changes the optimum:
 
@@ -324,7 +332,7 @@ def optimal(
         return OptimalSuppression(empty, Proof.of(0, 0))
     unit = Fraction(1, patterns.cost_unit)
     if formulation == "paper":
-        sent, bound = _solve_as_stated(types, patterns, k, on_program, pulse)
+        sent, bound = _solve_as_stated(types, patterns, k, on_program, pulse, solver)
         by_type = np.argsort(types.type_of_record, kind="stable")
         pattern_of_record = np.empty(types.n_records, dtype=np.int64)
         numbers = np.tile(np.arange(len(patterns)), types.counts.size)
@@ -666,11 +674,12 @@ def _solve_as_stated(
     k: int,
     on_program: Callable[[int], None] | None,
     pulse: Pulse,
+    solver: str,
 ) -> tuple[IntArray, int]:
     """Find the records of each row type and pattern, and a lower bound on the cost."""
     if on_program is not None:
         on_program(types.counts.size * len(patterns))
-    answer = solve_paper_program(types, patterns, k, pulse)
+    answer = solve_paper_program(types, patterns, k, pulse, solver)
     if answer.is_infeasible:
         raise none_exists(types.n_records, k)
     if answer.values is None:

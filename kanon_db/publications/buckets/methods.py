@@ -260,12 +260,15 @@ def multi_size(data: Data, request: BucketRequest, pulse: Pulse) -> MethodResult
 
 def optimal(data: Data, request: BucketRequest, pulse: Pulse) -> MethodResult:
     """Find the setting that loses least of all."""
-    formulation, pulse = request.options.formulation, pulse.within(request.options.time_limit)
+    options, most = request.options, request.max_bucket_size
+    formulation, solver, pulse = (
+        options.formulation, options.solver, pulse.within(options.time_limit)
+    )  # fmt: skip
     if isinstance(data, SensitiveCombinations):
-        plan = jointly_optimal(data, request.max_bucket_size, formulation=formulation, pulse=pulse)
+        plan = jointly_optimal(data, most, formulation=formulation, solver=solver, pulse=pulse)
         return MethodResult(plan, plan.proof)
     found = optimal_setting(
-        data.counts, data.privacy, request.max_bucket_size, formulation=formulation, pulse=pulse
+        data.counts, data.privacy, most, formulation=formulation, solver=solver, pulse=pulse
     )
     return MethodResult(plan_of(data, found.setting), found.proof)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kanon_db.declaration import SECONDS, choice, json_object, options, parameter, whole
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.publish_request import AnswerableRequest
+from kanon_db.publications.publish_request import AnswerableRequest, solver_parameter
 
 if TYPE_CHECKING:
     from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
@@ -48,6 +48,7 @@ class BucketOptions:
         default="projected",
         methods=("optimal",),
     )
+    solver: str = solver_parameter()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ def optimal(data: Microdata, request: FreeformRequest, pulse: Pulse) -> MethodRe
         data,
         request.k,
         formulation=request.options.formulation,
+        solver=request.options.solver,
         symmetric=is_symmetric,
         pulse=pulse.within(request.options.time_limit),
     )

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from kanon_db.declaration import FLAG, SECONDS, WEIGHTS, choice, options, parameter, whole
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.publish_request import AnswerableRequest
+from kanon_db.publications.publish_request import AnswerableRequest, solver_parameter
 
 _REFINED: Final = ("sort_greedy", "greedy", "hungarian")
 _IN_PARTITIONS: Final = (*_REFINED, "min_cost_flow", "ring")
@@ -54,6 +54,7 @@ class FreeformOptions:
         default="match_sets",
         methods=("optimal",),
     )
+    solver: str = solver_parameter()
     allow_weaker: bool = parameter(
         FLAG, "Publish by k_concealment, which is weaker than k-anonymity.", default=False,
         methods=("k_concealment",),

@@ -22,6 +22,7 @@ def optimal(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> Metho
         data,
         request.k,
         formulation=request.options.formulation,
+        solver=request.options.solver,
         loss=request.options.loss,
         pulse=pulse.until(2 / 3),
     )

@@ -20,7 +20,7 @@ from kanon_db.declaration import (
     whole,
 )
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.publish_request import AnswerableRequest
+from kanon_db.publications.publish_request import AnswerableRequest, solver_parameter
 
 if TYPE_CHECKING:
     from kanon_db.publications.generalized.class_constraints import ConstraintsOfEach
@@ -120,6 +120,7 @@ class GeneralizedOptions:
         default="set_partition",
         methods=("optimal",),
     )
+    solver: str = solver_parameter()
     bound_time: float | None = parameter(
         SECONDS,
         "Seconds more, for a proven bound on the loss of any classes (`optimal` has its own;"

@@ -137,6 +137,7 @@ def optimal(data: SuppressibleRows, request: SuppressedRequest, pulse: Pulse) ->
     _require_one_record_each(data, request)
     found = suppression.optimal(
         data.codes, data.patterns, request.k, formulation=request.options.formulation,
+        solver=request.options.solver,
         on_program=data.require_room, pulse=pulse.within(request.options.time_limit),
     )  # fmt: skip
     return MethodResult(found.suppression, found.proof)

@@ -19,7 +19,7 @@ from kanon_db.declaration import (
     whole,
 )
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.publish_request import AnswerableRequest
+from kanon_db.publications.publish_request import AnswerableRequest, solver_parameter
 
 
 def patterns_parameter() -> Any:
@@ -93,6 +93,7 @@ class SuppressedOptions:
         default="reduced",
         methods=("optimal",),
     )
+    solver: str = solver_parameter()
     left_over: Literal["withhold", "join", "publish"] = parameter(
         choice(
             "left-over rule",

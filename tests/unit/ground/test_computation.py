@@ -19,7 +19,7 @@ from kanon_db.algorithms.ground import computation as module
 from kanon_db.algorithms.ground import solver
 from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse
 from kanon_db.algorithms.ground.exact_numbers import exact_number, exact_text, round_up
-from kanon_db.algorithms.ground.solver import LinearModel, Solution, solve, solve_problem
+from kanon_db.algorithms.ground.solver import HIGHS, LinearModel, Solution, solve, solve_problem
 from kanon_db.errors import InvalidParameterError
 
 
@@ -161,14 +161,15 @@ def by_arrays(least: int, *, whole: bool = True, pulse: Pulse = UNLIMITED) -> So
     return solve(model.load_solver(gap=0.0), pulse)
 
 
-def by_pulp(least: int, constant: int = 0) -> tuple[Solution, list[float]]:
+def by_pulp(least: int, constant: int = 0, solver: str = HIGHS) -> tuple[Solution, list[float]]:
     problem = pulp.LpProblem("weights", pulp.LpMinimize)
     things = [problem.add_variable(f"x{i}", cat=pulp.LpBinary) for i in range(4)]
     problem += pulp.LpAffineExpression(zip(things, COSTS, strict=True)) + constant
     problem += pulp.LpAffineExpression(zip(things, WEIGHTS, strict=True)) >= least
     for thing in things:
         thing.setInitialValue(1)
-    return solve_problem(problem, UNLIMITED), [thing.varValue for thing in things]
+    answer = solve_problem(problem, UNLIMITED, solver=solver)
+    return answer, [thing.varValue for thing in things]
 
 
 @pytest.mark.usefixtures("place")
@@ -184,9 +185,37 @@ def test_arrays_and_pulp_state_the_same() -> None:
     assert stated.lower_bound == pytest.approx(11)
 
 
-def test_the_bound_contains_the_constant_of_the_objective() -> None:
-    answer, _ = by_pulp(LEAST, constant=-3)
+@pytest.mark.parametrize("name", [HIGHS, "PULP_CBC_CMD"])
+def test_the_bound_contains_the_constant_of_the_objective(name: str) -> None:
+    answer, values = by_pulp(LEAST, constant=-3, solver=name)
     assert answer.lower_bound == pytest.approx(8)
+    assert answer.values is not None
+    assert values == answer.values.tolist()
+    assert np.array(values) @ COSTS == pytest.approx(11)
+    assert by_pulp(11, solver=name)[0].is_infeasible
+
+
+def test_only_solvers_that_are_there_are_named() -> None:
+    for name in ("GUROBI", "/bin/sh", "", "highs"):
+        with pytest.raises(InvalidParameterError, match="not available") as refused:
+            by_pulp(LEAST, solver=name)
+        assert "PULP_CBC_CMD, HiGHS" in refused.value.hint
+
+
+def test_a_named_solver_ends_with_the_time() -> None:
+    """What it says then is no proof."""
+    random = np.random.default_rng(1)
+    problem = pulp.LpProblem("split", pulp.LpMinimize)
+    things = [problem.add_variable(f"x{i}", cat=pulp.LpBinary) for i in range(60)]
+    problem += pulp.lpSum(things)
+    for _ in range(5):
+        weights = random.integers(1, 100, 60).tolist()
+        problem += pulp.LpAffineExpression(zip(things, weights, strict=True)) == sum(weights) // 2
+    pulse = Pulse(1.0)
+    answer = solve_problem(problem, pulse, solver="PULP_CBC_CMD")
+    assert -1 < pulse.seconds_left < 0.5
+    assert answer.lower_bound == -np.inf
+    assert not answer.is_infeasible
 
 
 @pytest.mark.usefixtures("place")
