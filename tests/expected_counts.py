@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.integration.parties import Connection, fetch, quoted, value
+from tests.integration.parties import Connection, fetch, quoted
 
 UNTOLD = 0.15
 """The standard deviation of correlations, where a publication does not say it."""
@@ -27,6 +27,7 @@ def of_buckets(
     by_weights: float | None = None,
     *,
     strength: float = UNTOLD,
+    are_drawn_from_all: bool = False,
     is_paper: bool = False,
 ) -> tuple[float, float, int, int]:
     """Answer from the size, matching records and matching values of *every* bucket.
@@ -38,6 +39,8 @@ def of_buckets(
         The sum of the weights, where there are any.
     strength : float
         The standard deviation of correlations: see :func:`strength_of`.
+    are_drawn_from_all : bool
+        Whether buckets show a correlation of their own between them: see :func:`are_drawn`.
     is_paper : bool
         Whether the paper's estimator is asked for.
     """
@@ -48,6 +51,10 @@ def of_buckets(
     half_width = (upper - lower) / 2
     learned = 0.0 if by_weights is None else by_weights - paper
     miss = matching + (strength * _reach(size, q, s)) ** 2
+    if are_drawn_from_all:
+        heard, shown = _between(size, q, s, strength)
+        miss = matching + (strength * _reach(size, q, s)) ** 2 * max(1 - heard, 0.3)
+        miss += (heard * (shown - learned)) ** 2
     if is_paper:
         miss += learned**2
     estimate = paper if is_paper else paper + learned
@@ -60,6 +67,30 @@ def strength_of(strengths: Mapping[str, float], asked: str) -> float:
         return UNTOLD
     named = [own for name, own in strengths.items() if re.search(rf"\b{re.escape(name)}\b", asked)]
     return math.sqrt(sum(own * own for own in named) / max(len(named), 1))
+
+
+def are_drawn(layout: Mapping[str, Any], parameters: Mapping[str, Any]) -> bool:
+    """Whether buckets were drawn from all records, those of each value at random."""
+    return (
+        layout["assignment"] == "random"
+        and "also_sensitive" not in layout
+        and parameters.get("assignment") != "m_invariant"
+        and parameters.get("batches", 1) == 1
+    )
+
+
+def _between(
+    size: np.ndarray, q: np.ndarray, s: np.ndarray, strength: float
+) -> tuple[float, float]:
+    """How far to believe what shows between buckets, and by how much the paper is off by it."""
+    n = size.sum()
+    q_off, s_off = (k - size * k.sum() / n for k in (q, s))
+    s_between, s_inside = float((s_off**2 / size).sum()), float((s * (size - s) / size).sum())
+    if s_between < 1e-9 * n:
+        return 0.0, 0.0
+    slope = float((q_off * s_off / size).sum()) / s_between
+    chance = 1 / (n * s_between / (s_between + s_inside))
+    return (strength**2 / (strength**2 + chance) if strength else 0.0), slope * s_inside
 
 
 def _reach(size: np.ndarray, q: np.ndarray, s: np.ndarray) -> float:
@@ -88,14 +119,16 @@ class Weighted:
     parts: np.ndarray  # Shape (n_values,)
     strengths: Mapping[str, float] = field(default_factory=dict)  # Of quasi-identifiers
     is_weighted: bool = True  # Whether weights left less of what shows than equal shares did
+    are_drawn_from_all: bool = False  # See :func:`are_drawn`
     _known: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, connection: Connection, name: str, attribute: str) -> Weighted:
         """Read what readers see."""
-        layout = value(
-            connection, "SELECT layout FROM kanon.publications WHERE name = $1::text", name
-        )
+        ((layout, parameters),) = fetch(
+            connection,
+            "SELECT layout, parameters FROM kanon.publications WHERE name = $1::text", name,
+        )  # fmt: skip
         sizes = np.repeat(layout["sizes"], _numbers(layout))
         n_records = int(sizes.sum())
         bucket, first = [], 0
@@ -137,7 +170,7 @@ class Weighted:
         parts = np.array([found[one][1] if is_weighted else 1 for one in values])
         return cls(
             columns, of_bucket, sizes, values, np.column_stack(counts), levels, parts,
-            layout["strengths"][attribute], is_weighted,
+            layout["strengths"][attribute], is_weighted, are_drawn(layout, parameters),
         )  # fmt: skip
 
     @cached_property
@@ -180,7 +213,8 @@ class Weighted:
         buckets = zip(self.sizes, q, s, strict=True)
         return of_buckets(
             buckets, by_weights,
-            strength=strength_of(self.strengths, asked), is_paper=is_paper,
+            strength=strength_of(self.strengths, asked),
+            are_drawn_from_all=self.are_drawn_from_all, is_paper=is_paper,
         )  # fmt: skip
 
 

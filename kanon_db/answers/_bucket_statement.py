@@ -17,6 +17,7 @@ from sqlglot import exp
 from kanon_db.answers import _statement_nodes as nodes
 from kanon_db.answers._statement_nodes import FromClause, Node, WeightedAggregates
 from kanon_db.answers.buckets.bucket_evidence import MostOfValues, find_strength
+from kanon_db.answers.buckets.tallies import NEVER_SHOWN
 from kanon_db.answers.plan import Plan
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.query import expressions as ex
@@ -85,6 +86,8 @@ class BucketStatement:
                 ("spread_of_records", self._spread(self._alone, 0)),
                 ("spread_of_values", self._spread(self._alone, 1)),
             ]
+            if self.layout.is_drawn_from_all:
+                lists.append(("between", self._between(self._alone)))
         names = [name for name, _ in lists[3:]]
         totals = self._totals()
         lists += [("estimates", self._estimates(names))]
@@ -227,7 +230,7 @@ class BucketStatement:
         columns = [(nodes.column(key), key) for key in self._keys()]
         for number, plan in self._bounded.items():
             own = _BucketNumbers(number + 1, plan)
-            columns += own.columns() + ([own.variance()] if number == self._alone else [])
+            columns += own.columns() + (own.draws() if number == self._alone else [])
         shared = ["bucket"] if self._alone is None else ["bucket", "size"]
         return nodes.select(*columns).from_("records").join("sensitive", using=shared)
 
@@ -238,8 +241,7 @@ class BucketStatement:
             own = _BucketNumbers(number + 1, plan)
             columns += own.sums() if plan.summed is not None else own.counts()
             if number == self._alone:
-                _, name = own.variance()
-                columns.append((exp.Sum(this=nodes.column(name)), name))
+                columns += [(exp.Sum(this=nodes.column(name)), name) for _, name in own.draws()]
         return _group(nodes.select(*columns).from_("buckets"), self._keys())
 
     def _spread(self, number: int, side: Side) -> Node:
@@ -249,12 +251,40 @@ class BucketStatement:
         size = nodes.cast(nodes.column("size"), _DOUBLE)
         inside = exp.Sum(this=n - nodes.divide(n * n, size))
         columns = [(nodes.column(key), key) for key in keys]
-        columns.append((_greatest(inside, _ZERO), "inside"))
+        total = exp.Sum(this=n)
+        columns += [(total, "total"), (_greatest(inside, _ZERO), "inside")]
         if side:
-            total = exp.Sum(this=n)
             everybody = nodes.double(self.layout.tables.n_records)
             columns.append((total - nodes.divide(total * total, everybody), "varying"))
         return _group(nodes.select(*columns).from_("sensitive" if side else "records"), keys)
+
+    def _between(self, number: int) -> Node:
+        """Say what shows of a dependence between buckets, and how far it is heard."""
+        n = self.layout.tables.n_records
+        strength = nodes.number(
+            repr(find_strength(self.layout, self.opened.plans[number]) ** 2 * n)
+        )
+        inside, varying = (nodes.column(name, "spread_of_values") for name in ("inside", "varying"))
+        varying = _greatest(varying, _ZERO)
+        told = strength * _greatest(varying - inside, _ZERO)
+        of_all = exp.Nullif(this=told + varying, expression=_ZERO)
+        records, values = (
+            nodes.column("total", f"spread_of_{one}") for one in ("records", "values")
+        )
+        product = nodes.column(f"expected_{number + 1}", "bounds") - nodes.divide(
+            records * values, nodes.double(n)
+        )
+        shown = strength * inside * nodes.enclose(product)
+        columns = [(nodes.column(key, "bounds"), key) for key in self._keys()]
+        columns += [
+            (exp.Coalesce(this=nodes.divide(part, of_all), expressions=[_ZERO]), name)
+            for part, name in ((told, "heard"), (shown, "shown"))
+        ]
+        statement = nodes.select(*columns).from_("bounds")
+        sides: dict[str, Side] = {"spread_of_records": 0, "spread_of_values": 1}
+        for name, side in sides.items():
+            statement = statement.join(_join_groups("bounds", name, self._keys(side)))
+        return statement
 
     # What the views weigh
 
@@ -438,13 +468,22 @@ class BucketStatement:
             ),
             expressions=[_ZERO],
         )  # fmt: skip
-        miss = nodes.column(f"variance_{number + 1}", "bounds") + reach
-        if number in self._weighed and number in self._by_shares:
-            away = exp.Paren(
-                this=self._all_but(number, self._learned(number))
-                - nodes.column(f"total_{number + 1}", "paper")
+        miss = nodes.column(f"variance_{number + 1}", "bounds")
+        two, learned = exp.Literal.number(2), None
+        if number in self._weighed:
+            expected = nodes.column(f"expected_{number + 1}", "bounds")
+            learned = nodes.enclose(self._learned(number) - expected)
+        if self.layout.is_drawn_from_all:
+            heard, left = (nodes.column(name, "between") for name in ("heard", "shown"))
+            reach = reach * _greatest(
+                exp.Literal.number(1) - heard, nodes.number(repr(NEVER_SHOWN))
             )
-            miss = miss + nodes.call("POWER", away, exp.Literal.number(2))
+            if learned is not None:
+                left = left - heard * learned
+            miss = miss + nodes.call("POWER", left, two)
+        miss = miss + reach
+        if learned is not None and number in self._by_shares:
+            miss = miss + nodes.call("POWER", learned, two)
         lower, upper = self._limits(number)
         half = nodes.divide(upper - nodes.enclose(lower), exp.Literal.number("2.0"))
         error = _least(exp.Sqrt(this=miss), half)
@@ -540,14 +579,17 @@ class _BucketNumbers:
             columns += [(share, "share")]
         return [(node, f"{name}_{self._number}") for node, name in columns]
 
-    def variance(self) -> tuple[Node, str]:
-        """Write the variance of how many meet, if each matching is as likely as the others."""
-        # That of a hypergeometric number; see `count_draws` of `kanon_db.answers.buckets.tallies`.
+    def draws(self) -> list[tuple[Node, str]]:
+        """Write how many meet if each matching is as likely as the others, and the variance."""
+        # A hypergeometric number; see `count_draws` of `kanon_db.answers.buckets.tallies`.
         q, s, size = *map(self._column, self._sides), nodes.column("size")
-        one = exp.Literal.number(1)
-        pairs = nodes.cast(q * s, _DOUBLE) * exp.Paren(this=size - q) * exp.Paren(this=size - s)
+        one, pairs = exp.Literal.number(1), nodes.cast(q * s, _DOUBLE)
+        spread = pairs * exp.Paren(this=size - q) * exp.Paren(this=size - s)
         cases = size * size * _greatest(size - one, one)
-        return nodes.divide(pairs, cases), f"variance_{self._number}"
+        return [
+            (nodes.divide(pairs, size), f"expected_{self._number}"),
+            (nodes.divide(spread, cases), f"variance_{self._number}"),
+        ]
 
     def counts(self) -> list[tuple[Node, str]]:
         """Write the bounds of a count."""

@@ -58,6 +58,7 @@ from kanon_db.query.layout import (
     Lookup,
     RowView,
     Shares,
+    is_drawn_from_all,
 )
 from kanon_db.query.parse import parse_query
 from kanon_db.query.subqueries import Rows, settle
@@ -661,6 +662,7 @@ def _bucket_layout(session: Session, schema: str, publication: Publication) -> B
         },
         {name: published.column(types[name]) for name in tables.sensitive},
         described.get("strengths", {}),
+        is_drawn_from_all(described, publication.parameters),
         read_estimator(session) == "paper",
     )
 

@@ -183,6 +183,17 @@ UNTOLD_STRENGTH: Final = 0.15
 """How strongly values may depend on a quasi-identifier, where a publication does not say it."""
 
 
+def is_drawn_from_all(layout: Mapping[str, Any], parameters: Mapping[str, Any]) -> bool:
+    """Whether each bucket was drawn from all records, by their values of one attribute alone."""
+    # Each batch is drawn from its own records, and who stays for the next release keeps company.
+    return (
+        layout.get("assignment") == "random"
+        and not layout.get("also_sensitive")
+        and parameters.get("assignment") != "m_invariant"
+        and parameters.get("batches", 1) == 1
+    )
+
+
 class BucketLayout(NamedTuple):
     """A bucketization with the types of its columns."""
 
@@ -192,6 +203,7 @@ class BucketLayout(NamedTuple):
     # How strongly the values of each attribute depend on each quasi-identifier inside of buckets,
     # beyond the estimates: the standard deviation of correlations
     strengths: Mapping[str, Mapping[str, float]] = MappingProxyType({})
+    is_drawn_from_all: bool = False  # See :func:`is_drawn_from_all`
     is_paper: bool = False  # Whether the paper's estimator is asked for
 
     @property

@@ -39,6 +39,7 @@ from kanon_db.query.layout import (
     BucketTables,
     CellDescription,
     CellLayout,
+    is_drawn_from_all,
     is_vague,
 )
 from kanon_db.query.subqueries import settle
@@ -273,6 +274,7 @@ def _bucket_layout(
         {name: columns[name] for name in described["quasi_identifiers"]},
         {name: columns[name] for name in tables.sensitive},
         described.get("strengths", {}),
+        is_drawn_from_all(described, publication.parameters),
         is_paper,
     )
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kanon_db
-from tests.expected_counts import of_buckets, strength_of
+from tests.expected_counts import are_drawn, of_buckets, strength_of
 from tests.integration.parties import (
     WAYS,
     Functions,
@@ -158,11 +158,12 @@ def formula(parties: Parties, name: str, records: str, values: str) -> Sequence[
         f" JOIN (SELECT bucket_id, coalesce(sum(count) FILTER (WHERE {values}), 0)::int8 AS asked"
         f" FROM published.{name}_sat GROUP BY 1) AS s USING (bucket_id)",
     )
-    layout = value(
-        parties.admin, "SELECT layout FROM kanon.publications WHERE name = $1::text", name
-    )
+    ((layout, parameters),) = fetch(
+        parties.admin,
+        "SELECT layout, parameters FROM kanon.publications WHERE name = $1::text", name,
+    )  # fmt: skip
     strength = strength_of(layout["strengths"][layout["sensitive"]], records)
-    return of_buckets(found, strength=strength)
+    return of_buckets(found, strength=strength, are_drawn_from_all=are_drawn(layout, parameters))
 
 
 NUMBER = st.sampled_from(["-1", "0", "1", "2", "3.5"])

@@ -37,6 +37,8 @@ from kanon_db.answers.buckets.slots import (
     may_fail,
 )
 from kanon_db.answers.buckets.tallies import (
+    DependenceEffect,
+    DependenceEffects,
     Margins,
     PairsOfGroups,
     PairSums,
@@ -339,8 +341,8 @@ class BucketEvidence:
         weigh: Callable[[int], float | None],
     ) -> Callable[[int], Estimated]:
         """Judge counts of pairs of groups; `weigh`: what weights say of one of them."""
-        hidden = margins.hide(find_strength(self._layout, plan))
-        return lambda at: self._judge(pairs.pairs(at), hidden[at], weigh(at))
+        hidden = self._hide(plan, margins, pairs.estimate)
+        return lambda at: self._judge(pairs.pairs(at), hidden.at(at), weigh(at))
 
     def _judge_ranks(
         self,
@@ -403,7 +405,7 @@ class BucketEvidence:
         t, c = sums.totals[:2]
         means = np.divide(t, c, out=np.zeros_like(t), where=c > 0) if is_average else None
         margins = totals.margins.of_pairs(sums.group, means)
-        hidden = margins.hide(find_strength(self._layout, plan))
+        hidden = self._hide(plan, margins, np.zeros_like(t) if is_average else t)
         answers: dict[tuple[int, ...], Estimated] = {} if plan.keys else {(): NOTHING}
         for i, number in enumerate(sums.group.tolist()):
             extremes = float(sums.least[i]), float(sums.most[i])
@@ -412,7 +414,7 @@ class BucketEvidence:
             own = by_weights[h]
             answer = NOTHING
             if pairs is not None:
-                answer = self._judge(pairs, hidden[i], None if own is None else own[g])
+                answer = self._judge(pairs, hidden.at(i), None if own is None else own[g])
             answers[self._ranks(plan, number)] = answer
         return answers
 
@@ -457,19 +459,25 @@ class BucketEvidence:
         return [ChosenValues(group == h, x) for h in range(grouping.n)]
 
     def _judge(
-        self, pairs: MatchedPairs, hidden: float, by_weights: float | None = None
+        self, pairs: MatchedPairs, hidden: DependenceEffect, by_weights: float | None = None
     ) -> Estimated:
         """Judge an estimate, by weights where there are any."""
         if by_weights is not None:
             by_weights = None if math.isnan(by_weights) else float(by_weights)
         is_paper = self._layout.is_paper
-        return judge_pairs(pairs, float(hidden), by_weights=by_weights, is_paper=is_paper)
+        return judge_pairs(pairs, hidden, by_weights=by_weights, is_paper=is_paper)
 
     def _judge_mixed(self, plan: Plan, pairs: MatchedPairs, totals: BucketTotals) -> Estimated:
         """Judge an estimate of pairs that are compared with each other."""
         n_records, n_buckets = totals.margins.n_records, totals.margins.n_buckets
         strength = find_strength(self._layout, plan)
-        return self._judge(pairs, hide_mixed(pairs.variance, n_records, n_buckets, strength))
+        hidden = hide_mixed(pairs.variance, n_records, n_buckets, strength)
+        return self._judge(pairs, DependenceEffect(hidden))
+
+    def _hide(self, plan: Plan, margins: PairSums, expected: FloatArray) -> DependenceEffects:
+        """Find what a dependence adds to sums, which a random matching expects to be these."""
+        is_shown = self._layout.is_drawn_from_all
+        return margins.hide(find_strength(self._layout, plan), expected if is_shown else None)
 
     def _ranks(self, plan: Plan, number: int) -> tuple[int, ...]:
         """Return the rank of each key's value in a group, or a pair of them."""

@@ -67,18 +67,33 @@ class SideSums(NamedTuple):
         return np.maximum(self.squares - self.packed, 0.0)
 
 
+class DependenceEffect(NamedTuple):
+    """What a dependence adds to an answer that its estimate leaves."""
+
+    variance: float
+    # What shows of it between buckets, as far as it is heard, and this part
+    shown: float = 0.0
+    heard: float = 0.0
+
+
 def judge_pairs(
-    pairs: MatchedPairs, hidden: float, *, by_weights: float | None = None, is_paper: bool = False
+    pairs: MatchedPairs,
+    hidden: DependenceEffect,
+    *,
+    by_weights: float | None = None,
+    is_paper: bool = False,
 ) -> Estimated:
     """Choose an estimate, and say how far off it may be."""
     # `pairs`: what a random matching gives: the paper's estimate.
-    # `hidden`: the variance of what a dependence adds.
     # `by_weights`: the estimate by weights; None where there are none.
     # `is_paper`: whether the paper's estimator is asked for.
     low, high = pairs.lower_bound, pairs.upper_bound
-    estimate, miss = pairs.estimate, max(pairs.variance, 0.0) + hidden
-    if by_weights is not None and is_paper:
-        miss += ((by_weights - estimate) * pairs.number) ** 2
+    estimate = pairs.estimate
+    learned = 0.0 if by_weights is None else (by_weights - estimate) * pairs.number
+    left = hidden.shown - hidden.heard * learned
+    miss = max(pairs.variance, 0.0) + hidden.variance + left * left
+    if is_paper:
+        miss += learned * learned
     elif by_weights is not None:
         estimate = by_weights
     # Equal bounds may differ by what is rounded.
@@ -104,17 +119,46 @@ class PairSums(NamedTuple):
     n_buckets: int
 
     @np.errstate(invalid="ignore", over="ignore")  # Sums of infinite numbers are refused later
-    def hide(self, strength: float) -> FloatArray:
-        """Return the variance of what a dependence adds to sums of products of both sides.
+    def hide(self, strength: float, expected: FloatArray | None = None) -> DependenceEffects:
+        """Find what a dependence adds to sums of products of both sides.
 
         `strength`: the standard deviation of correlations inside of buckets.
+        `expected`: sums that a random matching gives, where buckets are drawn from all records.
         """
         n, varying = self.n_records, self.values.varying(self.n_records)
         # Records are drawn for a bucket from others alike: as many as there are vary by this.
         drawn = self.records.inside * n / max(n - self.n_buckets, 1)
-        inside = self.values.inside**2
-        reach = np.divide(drawn * inside, varying, out=np.zeros_like(inside), where=varying > 0)
-        return strength**2 * reach
+        inside, none = self.values.inside, np.zeros_like(varying)
+        reach = np.divide(drawn * inside**2, varying, out=none.copy(), where=varying > 0)
+        variance = strength**2 * reach
+        if expected is None:
+            return DependenceEffects(variance, none, none)
+        product = expected - self.records.total * self.values.total / n
+        told = strength**2 * n * np.maximum(varying - inside, 0.0)
+        of_all = told + varying
+        heard = np.divide(told, of_all, out=none.copy(), where=of_all > 0)
+        shown = np.divide(
+            strength**2 * n * inside * product, of_all, out=none.copy(), where=of_all > 0
+        )
+        return DependenceEffects(variance * np.maximum(1 - heard, NEVER_SHOWN), shown, heard)
+
+
+NEVER_SHOWN: Final = 0.3
+"""The part of the variance of dependences that does not show, however much values vary between
+buckets: those that meet there are not those that meet inside. Chosen on the tables of
+``benchmarks/calibration_tables.py`` that are there for it."""
+
+
+class DependenceEffects(NamedTuple):
+    """What dependences add to the answers of pairs of groups; arrays of shape (n_pairs,)."""
+
+    variance: FloatArray
+    shown: FloatArray
+    heard: FloatArray
+
+    def at(self, number: int) -> DependenceEffect:
+        """Return what is added to one of them."""
+        return DependenceEffect(*(float(own[number]) for own in self))
 
 
 class Margin:

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms.ground.arrays import FloatArray
-from kanon_db.answers.buckets.tallies import PairSums, SideSums, judge_pairs
+from kanon_db.answers.buckets.tallies import (
+    DependenceEffect,
+    DependenceEffects,
+    PairSums,
+    SideSums,
+    judge_pairs,
+)
 from kanon_db.query.formulas import MatchedPairs
 
 SIZE = 3
@@ -19,10 +25,13 @@ def side(x: FloatArray) -> SideSums:
     return SideSums(*(np.array([one]) for one in (x.sum(), (x * x).sum(), packed)))
 
 
-def hide(x: FloatArray, y: FloatArray) -> tuple[float, float]:
-    """The product that is expected, and the variance of what a dependence adds."""
+def hide(
+    x: FloatArray, y: FloatArray, *, is_shown: bool = False
+) -> tuple[float, DependenceEffects]:
+    """The product that is expected, and what a dependence adds."""
     expected = float((x.reshape(-1, SIZE).sum(axis=1) @ y.reshape(-1, SIZE).sum(axis=1)) / SIZE)
-    return expected, float(PairSums(side(x), side(y), x.size, x.size // SIZE).hide(STRENGTH)[0])
+    sums = PairSums(side(x), side(y), x.size, x.size // SIZE)
+    return expected, sums.hide(STRENGTH, np.array([expected]) if is_shown else None)
 
 
 def with_correlation(n: int, correlation: float, random: np.random.Generator) -> FloatArray:
@@ -44,7 +53,7 @@ def test_errors_are_those_of_made_tables(are_marks: bool) -> None:
         expected, hidden = hide(x, y)
         inside = [one.inside[0] for one in (side(x), side(y))]
         draw = inside[0] * inside[1] / (x.size - x.size // SIZE)
-        misses.append((x @ y - expected) / np.sqrt(strength**2 * hidden + draw))
+        misses.append((x @ y - expected) / np.sqrt(strength**2 * hidden.variance[0] + draw))
     assert np.std(misses) == pytest.approx(1.0, abs=0.1)
     assert abs(np.mean(misses)) < 0.15
     for errors, least, most in ((1, 0.63, 0.75), (2, 0.93, 0.98), (3, 0.98, 1.0)):
@@ -54,14 +63,39 @@ def test_errors_are_those_of_made_tables(are_marks: bool) -> None:
 @pytest.mark.parametrize("x", [np.zeros(12), np.ones(12), np.repeat([0.0, 1.0, 0.0, 1.0], SIZE)])
 def test_where_buckets_hide_nothing_nothing_is_in_doubt(x: FloatArray) -> None:
     y = np.random.default_rng(6).integers(0, 2, 12).astype(float)
-    assert hide(x, y)[1] == 0.0
-    assert hide(y, x)[1] == 0.0
+    for is_shown in (False, True):
+        for one, other in ((x, y), (y, x)):
+            hidden = hide(one, other, is_shown=is_shown)[1].at(0)
+            assert (hidden.variance, hidden.shown) == (0.0, pytest.approx(0.0, abs=1e-12))
+
+
+def test_what_shows_between_buckets_is_in_the_error() -> None:
+    """The error grows with what shows, shrinks where nothing does, and knows what weights tell."""
+    random, errors = np.random.default_rng(5), []
+    for correlation in (0.0, 0.6):
+        x, y = with_correlation(6000, correlation, random)
+        expected, hidden = hide(x, y, is_shown=True)
+        off = x @ y - expected
+        assert hidden.at(0).shown == pytest.approx(off, abs=0.06 * x.size)
+        plain = hide(x, y)[1].at(0)
+        shown, weighed = (
+            judge_pairs(
+                MatchedPairs(expected, 0.0, -np.inf, np.inf), hidden.at(0), by_weights=by_weights
+            ).std_error
+            for by_weights in (None, expected + off)
+        )
+        errors.append((shown / np.sqrt(plain.variance), weighed / np.sqrt(plain.variance)))
+    (none, _), (strong, weighed) = errors
+    assert none < 0.8
+    assert strong > 3
+    assert weighed < 0.8
 
 
 def test_the_paper_estimator_is_off_by_what_it_leaves_out() -> None:
     pairs = MatchedPairs(10.0, 9.0, 0.0, 100.0)
     learned, by_paper = (
-        judge_pairs(pairs, 16.0, by_weights=22.0, is_paper=is_paper) for is_paper in (False, True)
+        judge_pairs(pairs, DependenceEffect(16.0), by_weights=22.0, is_paper=is_paper)
+        for is_paper in (False, True)
     )
     assert (learned.estimate, learned.std_error) == (22.0, 5.0)
     assert (by_paper.estimate, by_paper.std_error) == (10.0, 13.0)
@@ -75,7 +109,7 @@ def test_likely_ranges_of_equal_groups_meet(correlation: float) -> None:
         one, noise = random.normal(size=2)
         other = correlation * one + np.sqrt(1 - correlation**2) * noise
         low, high = (
-            judge_pairs(MatchedPairs(50 + off * error, error**2, 0, 100), 0.0)
+            judge_pairs(MatchedPairs(50 + off * error, error**2, 0, 100), DependenceEffect(0.0))
             for off, error in sorted(zip((one, other), errors, strict=True), key=np.prod)
         )
         apart += (low.likely_high or 0.0) < (high.likely_low or 0.0)

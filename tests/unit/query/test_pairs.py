@@ -268,8 +268,8 @@ def _slots(classes, slots):
         first += n
 
 
-@given(counted_buckets())
-def test_tallies_equal_the_buckets_one_by_one(case):
+@given(counted_buckets(), st.booleans())
+def test_tallies_equal_the_buckets_one_by_one(case, are_drawn_from_all):
     classes, buckets = case
     sides = [[bucket[side] for bucket in buckets] for side in (1, 2)]
     parts = [(Tally((1, 1)), Margins((1, 1))), (Tally((1, 1)), Margins((1, 1)))]
@@ -285,12 +285,15 @@ def test_tallies_equal_the_buckets_one_by_one(case):
         margins.values.add(size, 0, s)
         tally.add(size, tally.number(0, q, s, size))
     groups = (parts[0][0] + parts[1][0]).groups()
-    hidden = (parts[0][1] + parts[1][1]).of_pairs(groups.number).hide(0.1)
+    of_pairs = (parts[0][1] + parts[1][1]).of_pairs(groups.number)
+    hidden = of_pairs.hide(0.1, groups.estimate if are_drawn_from_all else None)
     numbers = [own.item() for own in groups[1:]]
-    counted = judge_pairs(MatchedPairs(*numbers), float(hidden[0]))
+    by_weights = groups.upper.item() / 2
+    counted = judge_pairs(MatchedPairs(*numbers), hidden.at(0), by_weights=by_weights)
     expected = of_buckets(
-        [(size, sum(records), sum(values)) for size, records, values in buckets], strength=0.1
-    )
+        [(size, sum(records), sum(values)) for size, records, values in buckets], by_weights,
+        strength=0.1, are_drawn_from_all=are_drawn_from_all,
+    )  # fmt: skip
     assert counted.estimate == pytest.approx(expected[0], rel=1e-12)
     assert counted.std_error == pytest.approx(expected[1], rel=1e-9)
     assert (counted.lower_bound, counted.upper_bound) == expected[2:]
