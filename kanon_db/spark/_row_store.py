@@ -25,8 +25,7 @@ from kanon_db.answers.rows.cell_columns import (
     SetColumn,
     ValueColumn,
 )
-from kanon_db.answers.rows.cell_evidence import CellEvidence
-from kanon_db.answers.rows.cell_values import TriedColumn
+from kanon_db.answers.rows.cell_evidence import CellEvidence, TriedColumn
 from kanon_db.answers.rows.evidence import Cells, KnownColumn, KnownTypes, NotReadError
 from kanon_db.answers.rows.pieces import Pieces
 from kanon_db.answers.tries import ColumnValues

@@ -2,5 +2,5 @@
 
 `coded_rows` counts the types of records, whose cells have numbers; `evidence` says what is known of
 each cell and of each combination of values, and `cell_evidence` finds it: the server tries values.
-`value_counts` counts, with the `cell_values` of one column, the records below any number.
+`value_counts` counts, from the cells of one column, the records below any number.
 """

@@ -11,9 +11,8 @@ from kanon_db.algorithms.ground import arrays
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.answers.likelihoods import apart_from_required
 from kanon_db.answers.rows.cell_columns import KnownCells, RangeColumn, RangeEnds
-from kanon_db.answers.rows.cell_evidence import MOST_COMBINED, CellEvidence
+from kanon_db.answers.rows.cell_evidence import MOST_COMBINED, CellEvidence, TriedColumn
 from kanon_db.answers.rows.cell_relations import CellRelations
-from kanon_db.answers.rows.cell_values import TriedColumn
 from kanon_db.answers.rows.evidence import (
     Cells,
     Flags,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
-from kanon_db.answers.rows.cell_values import ListedShares
+from kanon_db.answers.rows.cell_evidence import ListedShares
 from kanon_db.answers.rows.coded_rows import CellSums, TypeCounter, from_types, key_of_values
 from kanon_db.answers.rows.evidence import CellValues, KnownTypes, Truths, is_unknown
 from kanon_db.answers.scope import OpenQuery

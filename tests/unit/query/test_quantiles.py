@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kanon_db.answers._distribution import count_distinct
-from kanon_db.answers.rows.cell_values import apart_ranges, apart_sets
+from kanon_db.answers.rows.cell_evidence import apart_ranges, apart_sets
 from kanon_db.answers.value_ranks import Quantile, Sides, answer, interpolate
 from kanon_db.query.formulas import Estimated
 
