@@ -125,7 +125,7 @@ def _measure(dsn: str, data: Data, protection: str) -> tuple[str, float, float, 
         seconds = time.perf_counter() - started
     with session.transaction():
         described, _ = open_source(session, source)
-        whole = TrialGround.of(session, copy_source(session, described, Allowance.of(session)))
+        whole = TrialGround(copy_source(session, described, Allowance.of(session)))
         candidates = candidates_for(
             "counts", PROTECTIONS[protection], what_is_protected(whole, has_entities=False)
         )

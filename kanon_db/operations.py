@@ -233,7 +233,7 @@ class RecommendRequest:
     )
     time_limit: float = parameter(
         SECONDS,
-        "Seconds, which the candidates share; one is tried on a small sample in any case.",
+        "Seconds, which the candidates share, and after which it ends with what was tried.",
         default=60.0,
     )
 

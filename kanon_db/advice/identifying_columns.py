@@ -145,10 +145,12 @@ class SourceCopy:
         return _copy_table(session, self.source, self.n_source, room, where)
 
 
-def copy_source(session: Session, source: Source, room: Allowance) -> SourceCopy:
-    """Copy what would be published of a source, at most :data:`MOST_RECORDS` records."""
+def copy_source(
+    session: Session, source: Source, room: Allowance, most: int = MOST_RECORDS
+) -> SourceCopy:
+    """Copy what would be published of a source, about so many records at most."""
     n_source = count_records(session, source.relation)
-    share = MOST_RECORDS / max(n_source, 1)
+    share = most / max(n_source, 1)
     where = "true" if share >= 1 else _draw_sample(session, source, share)
     # What came since does not matter, nor does what it says of new people.
     return _copy_table(session, source._replace(arrival=None), n_source, room, where)

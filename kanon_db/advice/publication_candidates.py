@@ -339,14 +339,14 @@ def tried_in_time(
 
     A later result of a candidate takes the place of an earlier one, unless it is unfinished.
     """
-    # The first are tried on a small sample, however long it takes, until one can be recommended.
+    # The first are tried on a small sample, with all of the time, until one can be recommended.
     # Half of the time that is left is for small samples of the others, so that all are compared on
     # a busy machine, too; then each gets its share for more records.
     order = sorted(candidates, key=lambda one: one.cost)
     # Of a sample, rows that bound no values are not recommended.
     waiting = sorted(order, key=lambda one: one.protects == "row")
-    while waiting:
-        result = attempt(waiting.pop(0), inf, True)
+    while waiting and not shared.is_over:
+        result = attempt(waiting.pop(0), shared.until(1), True)
         yield result
         if result.objection is None:
             break

@@ -134,21 +134,21 @@ class TimedSession:
         """Say nothing: the figures of the trial say it."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class TrialGround:
     """The copy on which candidates are tried, with random count queries and their true answers."""
 
     copy: SourceCopy
-    asked: RandomQueries
+    _asked: RandomQueries | None = None
 
-    @classmethod
-    def of(cls, session: Session, copy: SourceCopy) -> TrialGround:
-        """Draw the questions."""
-        asked = RandomQueries.draw(
-            N_QUERIES, copy.snapshot, copy.source, copy.types,
-            selectivity=SELECTIVITY, seed=_SEED, pulse=Pulse(heartbeat=session.heartbeat),
-        )  # fmt: skip
-        return cls(copy, asked)
+    def ask(self, session: Session) -> RandomQueries:
+        """Draw the questions, when they are first needed."""
+        if self._asked is None:
+            self._asked = RandomQueries.draw(
+                N_QUERIES, self.copy.snapshot, self.copy.source, self.copy.types,
+                selectivity=SELECTIVITY, seed=_SEED, pulse=Pulse(heartbeat=session.heartbeat),
+            )  # fmt: skip
+        return self._asked
 
 
 def try_candidate(
@@ -226,12 +226,12 @@ def _published(
     session: Session, candidate: Candidate, ground: TrialGround, *, is_attacked: bool
 ) -> tuple[Draw, Sequence[Attack]]:
     """Publish a candidate, answer the questions from it, attack it if asked to, and undo it."""
+    asked = ground.ask(session)
     with undone(session):
         started = time.monotonic()
         kind, target = _stage_candidate(session, candidate, ground.copy)
         seconds = time.monotonic() - started
         session.step("answering counts")
-        asked = ground.asked
         useful = kind.usefulness(target, asked.columns, asked.sensitive, asked.queries)
         error = CountErrors(asked.actual, useful.answers).median
         attacks = kind.attack(target) if is_attacked else ()
@@ -331,7 +331,7 @@ def recommend(
     purpose : {"counts", "rows", "both"}
     protection : {"basic", "standard", "strict"}
     time_limit : float
-        Seconds, which the candidates share. One is tried on a small sample however few they are.
+        Seconds, which the candidates share, and after which this ends: nothing is tried longer.
 
     Returns
     -------
@@ -345,6 +345,8 @@ def recommend(
         When the source is not registered.
     PermissionDeniedError
         When the role cannot read all of it.
+    InvalidParameterError
+        When the time does not suffice to read the source.
     """
     with undone(session):
         return _recommend(session, source, purpose, PROTECTIONS[protection], time_limit)
@@ -355,21 +357,24 @@ def _recommend(
 ) -> list[RecommendedPublication]:
     shared = SharedTime(_TRYING * seconds)
     described, _ = open_source(session, source)
-    room = Allowance.of(session)
-    whole = copy_source(session, described, room)
-    require_unchanged(session, described)
-    # Where two of the samples are the whole table, they are one.
-    copies = [whole.sampled(session, room, most) for most in (MOST_DRAWN, MOST_TRIED, MOST_BRIEF)]
-    different = {id(copy): copy for copy in copies}
-    grounds = {number: TrialGround.of(session, copy) for number, copy in different.items()}
-    large, small, brief = (grounds[id(copy)] for copy in copies)
+    try:
+        copies = _copy_samples(session, described, shared.until(1))
+        grounds = {id(copy): TrialGround(copy) for copy in copies}
+        large, small, brief = (grounds[id(copy)] for copy in copies)
+        data = what_is_protected(large, has_entities=large.copy.has_entities(session))
+    except TimeOverError:
+        raise InvalidParameterError(
+            "the time does not suffice to read the source",
+            detail=f"time_limit = {seconds:g} s, and nothing was tried",
+            hint="give it more, such as time_limit => 60",
+        ) from None
+    n_source = small.copy.n_source
     if small.copy.is_sample:
         session.tell(
-            f"the source has {whole.n_source:,} records, so candidates are tried on random samples"
+            f"the source has {n_source:,} records, so candidates are tried on random samples"
             f" of some {MOST_TRIED:,}, and buckets answer counts about some {MOST_DRAWN:,}: errors"
             " and losses of the whole table are as a rule smaller"
         )
-    data = what_is_protected(large, has_entities=whole.has_entities(session))
     candidates = candidates_for(purpose, protection, data)
     order = sorted(candidates, key=lambda one: one.cost)
     session.plan([_FIRST, *(one.title for one in order)])
@@ -451,6 +456,15 @@ class _Found:
                 f"the time did not suffice for all candidates ({'. '.join(said)}); pass"
                 f" time_limit => {more} to give them more"
             )
+
+
+def _copy_samples(session: Session, source: Source, deadline: float) -> list[SourceCopy]:
+    """Copy samples of a source, the largest first; where two are the whole table, they are one."""
+    timed, room = TimedSession(session, "reading the source", deadline), Allowance.of(session)
+    whole = copy_source(timed, source, room, MOST_DRAWN)
+    require_unchanged(session, source)
+    timed.heartbeat()
+    return [whole, *(whole.sampled(timed, room, most) for most in (MOST_TRIED, MOST_BRIEF))]
 
 
 _SELECT: Final = "SELECT * FROM "

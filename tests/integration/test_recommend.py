@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from kanon_db.advice.identifying_columns import copy_source
 from kanon_db.advice.recommendation import TrialGround
 from kanon_db.catalog.entries import find_publication, published_schema
 from kanon_db.catalog.sources import open_source
-from kanon_db.errors import UndoneInterrupt
+from kanon_db.errors import InvalidParameterError, UndoneInterrupt
 from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications.kind import AttackTarget
 from kanon_db.publications.registry import kind_named
@@ -185,7 +186,7 @@ def test_the_command_prints_everything(parties: Parties) -> None:
         "kanon publish buckets data.people people_b --privacy",
     ):  # fmt: skip
         assert text in done.stdout
-    answer = command("recommend", "data.people", "--time-limit", "0.001", "--json", dsn=dsn)
+    answer = command("recommend", "data.people", "--time-limit", "10", "--json", dsn=dsn)
     assert answer.json().keys() == {"identifying", "candidates"}
 
 
@@ -211,13 +212,29 @@ def test_each_of_several_columns_gets_its_cap(parties: Parties) -> None:
 
 
 @pytest.mark.long
-def test_without_time_something_is_recommended(parties: Parties) -> None:
-    """The cheapest candidate is published, verified and attacked; the others are named."""
+def test_what_was_tried_in_time_is_recommended(
+    parties: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No trial may take longer than the time; the others are named, and nothing is left."""
+    tried = recommendation.try_candidate
+    begun = time.monotonic()
+    deadlines: list[float] = []
+
+    def slow(session: Any, one: Any, small: Any, large: Any, deadline: float, **how: Any) -> Any:
+        deadlines.append(deadline - begun)
+        is_first = len(deadlines) == 1
+        return tried(session, one, small, large, deadline if is_first else begun, **how)
+
+    monkeypatch.setattr(recommendation, "try_candidate", slow)
+    before = everything(parties.admin)
     warned: list[str] = []
     told: list[str] = []
     dsn = parties.publisher.info.dsn
     with kanon_db.connect(dsn, on_warning=warned.append, on_notice=told.append) as kanon:
-        found = kanon.recommend("data.people", time_limit=0.001).to_dict("records")
+        begun = time.monotonic()
+        found = kanon.recommend("data.people", time_limit=600).to_dict("records")
+    assert max(deadlines) <= 601
+    assert everything(parties.admin) == before
     first, *others = found
     assert (first["place"], first["certain_people"], first["tried_on"]) == (1, 0, N)
     assert first["attacks"]
@@ -227,18 +244,22 @@ def test_without_time_something_is_recommended(parties: Parties) -> None:
         assert row["objection"] == "not tried to its end: its share of the time was over"
         assert row["sql"].startswith("SELECT * FROM kanon.publish_")
         assert row["candidate"] in warned[0]
-    assert "time_limit => 60" in warned[0]
+    assert "time_limit => 2400" in warned[0]
     assert told[0].startswith(f"best so far, tried on {N} of {N} records: {first['candidate']}: ")
     assert told[0].split(": ", 2)[2] in first["sql"]
     (published,) = fetch(parties.publisher, first["sql"])
     assert holds(parties.publisher, published[1])
 
 
-@pytest.mark.long
-def test_every_purpose_gets_something_without_time(parties: Parties) -> None:
-    for source, purpose in PURPOSES.items():
-        if source != "alike":  # nobody's values are to be certain: two diseases, 20 ages
-            assert recommended(parties, source, purpose=purpose, time_limit=0.001)[0]["place"] == 1
+def test_without_time_to_read_the_source_nothing_is_tried(parties: Parties) -> None:
+    before = everything(parties.admin)
+    with (
+        kanon_db.connect(parties.publisher.info.dsn) as kanon,
+        pytest.raises(InvalidParameterError, match="does not suffice to read the source") as over,
+    ):
+        kanon.recommend("data.people", time_limit=1e-9)
+    assert "time_limit => 60" in over.value.hint
+    assert everything(parties.admin) == before
 
 
 @pytest.mark.long
@@ -293,7 +314,7 @@ def test_people_with_one_record_each_get_buckets(parties: Parties) -> None:
     fetch(parties.publisher, "CREATE TABLE data.once AS SELECT * FROM data.people")
     Functions(parties.publisher).register("data.once", ["age", "job"], "sick", entity="number")
     for source, expected in (("once", True), ("visits", False)):
-        found = recommended(parties, source, time_limit=0.001)
+        found = recommended(parties, source, time_limit=10)
         assert any("publish_buckets" in row["sql"] for row in found) == expected
 
 
@@ -303,7 +324,7 @@ def test_earlier_releases_are_warned_of(parties: Parties) -> None:
     Functions(parties.publisher).publish("data.alike", "first", privacy='{"l": 2}')
     warned: list[str] = []
     with kanon_db.connect(parties.publisher.info.dsn, on_warning=warned.append) as kanon:
-        kanon.recommend("data.alike", time_limit=0.001)
+        kanon.recommend("data.alike", time_limit=10)
     (said,) = (text for text in warned if "other releases" in text)
     assert "other releases of this source (first)" in said
     assert "readers => '{team}', a role of theirs in kanon_user" in said
@@ -350,7 +371,7 @@ def test_answers_are_those_of_estimate_count(parties: Parties, name: str) -> Non
     with session.transaction():
         source, types = open_source(session, table)
         copy = copy_source(session, source, Allowance.of(session))
-        questions = TrialGround.of(session, copy).asked
+        questions = TrialGround(copy).ask(session)
         queries = questions.queries[: examples(60)]
         publication = find_publication(session, "out")
         target = AttackTarget(

@@ -343,7 +343,7 @@ def optimal(
     calls u_ij a constant. The formulation ``paper`` is that program as it is:
     :func:`~kanon_db.algorithms.programs.bucket_program`.
 
-    HiGHS gets ``projected`` as arrays, since PuLP would take seconds, deaf to a cancel, to state it.
+    HiGHS gets ``projected`` as arrays: PuLP would state it for seconds, deaf to a cancel.
 
     Deviations of ``projected``, none of which changes the optimum:
 

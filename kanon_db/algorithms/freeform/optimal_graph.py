@@ -268,7 +268,7 @@ def optimal(
     **Source:** [FF] Section 4, Eq. (4) to (11). The formulation ``paper`` is that program as it is:
     :func:`~kanon_db.algorithms.programs.graph_program`.
 
-    HiGHS gets ``match_sets`` as arrays, since PuLP would take seconds, deaf to a cancel, to state it.
+    HiGHS gets ``match_sets`` as arrays: PuLP would state it for seconds, deaf to a cancel.
 
     Deviations of ``match_sets``:
 

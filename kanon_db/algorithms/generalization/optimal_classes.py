@@ -453,7 +453,7 @@ def optimal(
     :func:`~kanon_db.algorithms.generalization.set_partition.set_partition` and
     :func:`~kanon_db.algorithms.programs.class_program`.
 
-    HiGHS gets ``set_partition`` as arrays, since PuLP would take seconds, deaf to a cancel, to state it.
+    HiGHS gets ``set_partition`` as arrays: PuLP would state it for seconds, deaf to a cancel.
 
     The search starts from Split & Carry or Greedy Search, whichever loses less, improved by
     annealing and by the best partition of neighboring classes.

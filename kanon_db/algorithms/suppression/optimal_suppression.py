@@ -294,7 +294,7 @@ def optimal(
     **Source:** [PG] Section 2.2, Eq. (5) to (8). The formulation ``paper`` is that program as it
     is: :func:`~kanon_db.algorithms.programs.pattern_program`.
 
-    HiGHS gets ``reduced`` as arrays, since PuLP would take seconds, deaf to a cancel, to state it.
+    HiGHS gets ``reduced`` as arrays: PuLP would state it for seconds, deaf to a cancel.
 
     Deviations of ``reduced``, none of which changes the optimum:
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +14,7 @@ from kanon_db import __version__
 from kanon_db.advice.identifying_columns import NEARLY_UNIQUE
 from kanon_db.advice.publication_candidates import PROTECTIONS, PURPOSES
 from kanon_db.cluster.local_cluster import LocalCluster
+from kanon_db.declaration import SECONDS
 from kanon_db.errors import (
     DuplicateError,
     InUseError,
@@ -388,7 +390,9 @@ def recommend(dsn: str | None, directory: Path, as_json: bool, **given: Any) -> 
         "protection", "How much are people to be protected?", _SENTENCES, given
     )
     with connected(dsn, directory, as_json=as_json) as kanon:
+        end = time.monotonic() + SECONDS.read(given["time_limit"], "time_limit")
         identifying = kanon.unicity(given["source"])
+        given["time_limit"] = max(end - time.monotonic(), _LEAST_SECONDS)
         candidates = kanon.recommend(**given)
     if as_json:
         console.print_json({"identifying": identifying, "candidates": candidates})
@@ -398,6 +402,10 @@ def recommend(dsn: str | None, directory: Path, as_json: bool, **given: Any) -> 
 
 
 recommend.params[:0] = [click_parameter(item) for item in operations()["recommend"].parameters]
+
+
+_LEAST_SECONDS: Final = 0.001
+"""What is left for candidates where other work has taken all of the time."""
 
 
 def _ask(name: str, question: str, choices: Mapping[str, str], given: Mapping[str, Any]) -> str:

@@ -302,18 +302,27 @@ def outcome(trials: Trials, seconds: float) -> dict[str, TriedCandidate]:
     return found
 
 
-def test_without_time_the_cheapest_is_recommended() -> None:
+def test_with_little_time_the_cheapest_is_recommended() -> None:
     cheapest = min(FOUR, key=lambda one: one.cost)
     trials = Trials(FOUR, [1e6] * 4)
-    first, *others = ranked(list(outcome(trials, 0).values()), "counts")
+    first, *others = ranked(list(outcome(trials, 1).values()), "counts")
     assert (first.place, first.tried.candidate) == (1, cheapest)
     assert {one.tried.is_unfinished for one in others} == {True}
 
     trials = Trials(FOUR, [1e6] * 4)
     trials.refused.add(cheapest.title)
-    first, *others = ranked(list(outcome(trials, 0).values()), "counts")
+    first, *others = ranked(list(outcome(trials, 2).values()), "counts")
     assert first.place == 1
     assert first.tried.candidate is sorted(FOUR, key=lambda one: one.cost)[1]
+
+
+@pytest.mark.parametrize("seconds", [0, 0.5, 1, 2, 7, 60])
+def test_nothing_is_tried_after_the_time(seconds: float) -> None:
+    """And each candidate is named, tried or not."""
+    trials = Trials(FOUR, [1e6] * 4)
+    begun = trials.now
+    assert outcome(trials, seconds).keys() == {one.title for one in FOUR}
+    assert trials.now <= begun + seconds
 
 
 def test_no_candidate_takes_the_time_of_another() -> None:
