@@ -37,7 +37,8 @@ from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpec
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.algorithms.ground.computation import Pulse
-from kanon_db.metrics.count_queries import CountQuery, count_errors
+from kanon_db.metrics.count_queries import CountQuery
+from kanon_db.publications.buckets.bucket_workload import count_errors
 
 SPECIFICATIONS = (
     '{"theta": 8, "base": 0.02}',

@@ -44,7 +44,8 @@ from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
 from kanon_db.algorithms.ground.computation import Pulse
-from kanon_db.metrics.count_queries import CountErrors, CountQuery, estimate_workload, exact_counts
+from kanon_db.metrics.count_queries import CountErrors, CountQuery, exact_counts
+from kanon_db.publications.buckets.bucket_workload import count_errors
 
 TABLE = "Adult, occupation"
 THETAS = (8, 2)
@@ -68,7 +69,7 @@ def main() -> str:
     data = read(TABLE)
     queries = data.queries()
     actual = exact_counts(data.qi_codes, data.sa_codes, queries)
-    buckets, guesses = _measured_buckets(data, queries, actual)
+    buckets, guesses = _measured_buckets(data, queries)
     noises = _noises(data.sa_codes.size)
     return "\n".join([
         _introduction(data, actual),
@@ -99,22 +100,14 @@ def _introduction(data: Microdata, actual: IntArray) -> str:
 
 
 def _measured_buckets(
-    data: Microdata, queries: Sequence[CountQuery], actual: IntArray
+    data: Microdata, queries: Sequence[CountQuery]
 ) -> tuple[dict[str, Summary], dict[str, list[float]]]:
     """Errors of each bucketization, and how often guesses from it are right."""
     errors, guesses = {}, {}
-    ones = np.ones(data.sa_codes.size, dtype=np.int64)
     for name, publications in _bucketizations(data).items():
         errors[name] = _averaged(
             [
-                _summary(
-                    CountErrors(
-                        actual,
-                        estimate_workload(
-                            assigned, data.qi_codes, assigned, data.sa_codes, ones, queries
-                        ),
-                    )
-                )
+                _summary(count_errors(assigned, data.qi_codes, data.sa_codes, queries))
                 for assigned in publications
             ]
         )

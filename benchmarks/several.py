@@ -33,7 +33,8 @@ from kanon_db.algorithms.bucketization.joint_assignment import (
 from kanon_db.algorithms.bucketization.multi_size import jointly_multi_size, jointly_two_size
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpecification
 from kanon_db.algorithms.ground.arrays import CodeArray
-from kanon_db.metrics.count_queries import count_errors, random_queries
+from kanon_db.metrics.count_queries import random_queries
+from kanon_db.publications.buckets.bucket_workload import count_errors
 
 THETA: Final = '{"theta": 8, "base": 0.02}'
 DIVERSE: Final = '{"l": 3}'

@@ -17,9 +17,9 @@ from sqlglot import exp
 from kanon_db.answers import _statement_nodes as nodes
 from kanon_db.answers._statement_nodes import FromClause, Node, WeightedAggregates
 from kanon_db.answers.buckets.bucket_evidence import MostOfValues, find_strength
-from kanon_db.answers.buckets.tallies import NEVER_SHOWN
 from kanon_db.answers.plan import Plan
 from kanon_db.answers.scope import OpenQuery
+from kanon_db.publications.buckets.tallies import NEVER_SHOWN
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Aggregate, Expression
 from kanon_db.query.formulas import LIKELY, Weighed, limit_sums
@@ -453,7 +453,7 @@ class BucketStatement:
 
     def _judge(self, number: int) -> list[tuple[Node, str]]:
         """Write the standard error of the count that is alone, and its bounds."""
-        # As `judge_pairs` and `PairSums.hide` of `kanon_db.answers.buckets.tallies` say it.
+        # As `judge_pairs` and `PairSums.hide` of `kanon_db.publications.buckets.tallies` say it.
         tables, plan = self.layout.tables, self.opened.plans[number]
         n = tables.n_records
         drawn = n / max(n - tables.n_buckets, 1)
@@ -581,7 +581,7 @@ class _BucketNumbers:
 
     def draws(self) -> list[tuple[Node, str]]:
         """Write how many meet if each matching is as likely as the others, and the variance."""
-        # A hypergeometric number; see `count_draws` of `kanon_db.answers.buckets.tallies`.
+        # A hypergeometric number; see `count_draws` of `kanon_db.publications.buckets.tallies`.
         q, s, size = *map(self._column, self._sides), nodes.column("size")
         one, pairs = exp.Literal.number(1), nodes.cast(q * s, _DOUBLE)
         spread = pairs * exp.Paren(this=size - q) * exp.Paren(this=size - s)

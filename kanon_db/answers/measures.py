@@ -11,7 +11,6 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.answers._distribution import derive_answers, is_derived
 from kanon_db.answers.buckets.bucket_evidence import answer_in_buckets
-from kanon_db.answers.buckets.tallies import SumsByGroup
 from kanon_db.answers.calculations import CANCELLED
 from kanon_db.answers.likelihoods import MOST_GROUPED, find_grouped_ranges
 from kanon_db.answers.rows.coded_rows import (
@@ -24,6 +23,7 @@ from kanon_db.answers.rows.coded_rows import (
 from kanon_db.answers.rows.evidence import KnownTypes, is_unknown
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.answers.value_ranks import ExactValues
+from kanon_db.publications.buckets.tallies import SumsByGroup
 from kanon_db.query.expressions import (
     DERIVED,
     Aggregate,

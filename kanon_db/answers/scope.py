@@ -78,9 +78,9 @@ from kanon_db.transfer.columns import ColumnType, Relation, column_types
 
 if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import BoolArray
-    from kanon_db.answers.buckets.learned_weights import WeighedRecords
     from kanon_db.answers.rows.evidence import KnownTypes
     from kanon_db.answers.tries import Tries
+    from kanon_db.publications.buckets.learned_weights import WeighedRecords
     from kanon_db.publications.codes import Store
     from kanon_db.query.expressions import Aggregate, Values
     from kanon_db.query.sql import Request
@@ -385,13 +385,14 @@ class OpenQuery:
         self, attribute: str, needed: BoolArray, n_groups: int, *, is_summed: bool
     ) -> WeighedRecords:
         """Return where the weights of some sensitive values are added up, by group of records."""
-        from kanon_db.answers.buckets.learned_weights import StoredWeights
+        from kanon_db.publications.buckets.learned_weights import StoredWeights
 
         if not isinstance(self.layout, BucketLayout):
             raise TypeError("these are no buckets")
         return StoredWeights(
-            self.stream, self.store, self.layout, attribute, needed, n_groups, is_summed=is_summed
-        )
+            self.stream, self.store, self.layout.tables, attribute, needed, n_groups,
+            is_summed=is_summed,
+        )  # fmt: skip
 
     def tries(self) -> Tries:
         """Return what asks the server of distinct values."""

@@ -26,7 +26,7 @@ from typing import Literal as OneOf
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
-from kanon_db.answers.buckets.tallies import SumsByGroup
+from kanon_db.publications.buckets.tallies import SumsByGroup
 from kanon_db.query.expressions import Aggregate
 from kanon_db.query.formulas import NOTHING, Estimated
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -15,7 +14,6 @@ from kanon_db.algorithms.ground.arrays import (
     CodeArray,
     FloatArray,
     IntArray,
-    Integer,
     WordArray,
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
@@ -324,33 +322,6 @@ class CountErrors:
         return CountErrors(self.actual[chosen], self.estimated[chosen])
 
 
-def count_errors(
-    # (n_records,): bucket of each record: any whole numbers of at least 0, best without gaps
-    bucket_of_record: AnyIntArray,
-    qi_codes: CodeArray,  # (n_records, n_qi)
-    sa_codes: CodeArray,
-    queries: Sequence[CountQuery],
-    *,
-    pulse: Pulse = UNLIMITED,
-) -> CountErrors:
-    """Answer queries from microdata and from its bucketization.
-
-    **Source:** [GB] Sections 3.2 and 7.2.
-    """
-    return CountErrors(
-        exact_counts(qi_codes, sa_codes, queries, pulse=pulse),
-        estimate_workload(
-            bucket_of_record,
-            qi_codes,
-            bucket_of_record,
-            sa_codes,
-            np.ones(sa_codes.size, dtype=np.int64),
-            queries,
-            pulse=pulse,
-        ),
-    )
-
-
 def exact_counts(
     qi_codes: CodeArray,  # (n_records, n_qi)
     sa_codes: CodeArray,
@@ -373,73 +344,6 @@ def exact_counts(
             _add_bits(matching, totals)
         counts[first : first + _QUERIES_PER_WORD] = totals[: len(queries) - first]
     return counts
-
-
-def estimate_workload(
-    # (n_records,): bucket of each row of the QIT: any whole numbers of at least 0, best without
-    # gaps
-    qit_buckets: AnyIntArray,
-    qi_codes: CodeArray,  # (n_records, n_qi): quasi-identifiers of the rows of the QIT
-    # (n_rows,): rows of the SAT: bucket, sensitive value, number of its occurrences
-    sat_buckets: AnyIntArray,
-    sat_codes: CodeArray,
-    sat_counts: AnyIntArray,
-    queries: Sequence[CountQuery],
-    *,
-    pulse: Pulse = UNLIMITED,
-) -> FloatArray:
-    """Estimate the answers from QIT and SAT: the sum of q s / |g| over the buckets g.
-
-    **Source:** [GB] Section 3.2, Eq. of est, after Anatomy.
-    """
-    if qit_buckets.shape != qi_codes.shape[:1] or not (
-        sat_buckets.shape == sat_codes.shape == sat_counts.shape
-    ):
-        raise InvalidParameterError("QIT and SAT need one bucket for each of their rows")
-    n_buckets = 1 + max(int(qit_buckets.max(initial=-1)), int(sat_buckets.max(initial=-1)))
-    pulse.beat()
-    sizes = np.bincount(qit_buckets, minlength=n_buckets)
-    occurrences = np.zeros(n_buckets, dtype=np.int64)
-    np.add.at(occurrences, sat_buckets, sat_counts)
-    if (sizes != occurrences).any():
-        raise InvalidParameterError(
-            "QIT and SAT do not belong together",
-            detail=f"{int((sizes != occurrences).sum())} of {n_buckets} buckets differ in size",
-        )
-    # Rows of a bucket follow each other; ends[g] is where those of the next bucket begin.
-    by_bucket = np.argsort(qit_buckets, kind="stable")
-    pulse.beat()
-    qi_codes = qi_codes[by_bucket]
-    pulse.beat()
-    qit_ends = np.cumsum(sizes)
-    sat_order = np.argsort(sat_buckets, kind="stable")
-    sat_codes = sat_codes[sat_order]
-    numbers: IntArray = sat_counts[sat_order].astype(np.int64)
-    sat_ends = np.cumsum(np.bincount(sat_buckets, minlength=n_buckets))
-    estimates = np.zeros(len(queries))
-    # A block of buckets holds about this many records, plus those of its last bucket.
-    n_blocks = -(-int(sizes.sum()) // _RECORDS_PER_BLOCK)
-    cuts = np.searchsorted(qit_ends, np.arange(1, n_blocks) * _RECORDS_PER_BLOCK)
-    borders = [0, *(cuts + 1).tolist(), n_buckets]
-    for first, qi_tables, sa_table in _words(qi_codes, sat_codes, queries, pulse):
-        pulse.done(first, len(queries))
-        totals = np.zeros(_QUERIES_PER_WORD)
-        for low, high in pairwise(borders):
-            if low >= high:
-                continue
-            pulse.beat()
-            qit = slice(qit_ends[low] - sizes[low], qit_ends[high - 1])
-            sat = slice(sat_ends[low - 1] if low else 0, sat_ends[high - 1])
-            _add_estimates(
-                _matching(qi_codes[qit], qi_tables),
-                qit_ends[low:high] - qit.start,
-                sa_table[sat_codes[sat]],
-                numbers[sat],
-                sat_ends[low:high] - sat.start,
-                totals,
-            )
-        estimates[first : first + _QUERIES_PER_WORD] = totals[: len(queries) - first]
-    return estimates
 
 
 def _words(
@@ -494,49 +398,10 @@ def _matching(qi_codes: CodeArray, qi_tables: list[WordArray | None]) -> WordArr
 
 @kernel
 def _add_bits(words: WordArray, totals: IntArray) -> None:
-    one = np.int64(1)  # a constant would compile what it is given to again
+    """Add 1 to the total of each query, for each word in which its bit is set."""
     for i in range(words.size):
-        _add_word(words[i], one, totals)
-
-
-@kernel
-def _add_word(word: np.uint64, amount: Integer, totals: IntArray) -> None:
-    """Add an amount to the total of each query whose bit is set."""
-    while word:
-        rest = word & (word - np.uint64(1))
-        totals[_BIT_NUMBERS[((word ^ rest) * _DE_BRUIJN) >> np.uint64(58)]] += amount
-        word = rest
-
-
-@kernel
-def _add_estimates(
-    qit_words: WordArray,
-    qit_ends: IntArray,
-    sat_words: WordArray,
-    sat_counts: IntArray,
-    sat_ends: IntArray,
-    totals: FloatArray,
-) -> None:
-    """Add q s / |g| of each bucket to the 64 totals."""
-    q = np.zeros(64, dtype=np.int64)
-    s = np.zeros(64, dtype=np.int64)
-    one = np.int64(1)
-    record, row = 0, 0
-    for g in range(qit_ends.size):
-        size = qit_ends[g] - record
-        any_q, any_s = np.uint64(0), np.uint64(0)
-        for i in range(record, qit_ends[g]):
-            any_q |= qit_words[i]
-        for j in range(row, sat_ends[g]):
-            any_s |= sat_words[j]
-        both = any_q & any_s
-        if both:
-            for bit in range(64):
-                q[bit] = s[bit] = 0
-            for i in range(record, qit_ends[g]):
-                _add_word(qit_words[i] & both, one, q)
-            for j in range(row, sat_ends[g]):
-                _add_word(sat_words[j] & both, sat_counts[j], s)
-            for bit in range(64):
-                totals[bit] += q[bit] * s[bit] / size
-        record, row = qit_ends[g], sat_ends[g]
+        word = words[i]
+        while word:
+            rest = word & (word - np.uint64(1))
+            totals[_BIT_NUMBERS[((word ^ rest) * _DE_BRUIJN) >> np.uint64(58)]] += 1
+            word = rest

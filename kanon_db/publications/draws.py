@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
@@ -32,6 +32,8 @@ from kanon_db.catalog.entries import (
     require_whole,
 )
 from kanon_db.errors import InvalidParameterError, NotFoundError
+from kanon_db.publications.buckets.learned_weights import read_weights
+from kanon_db.publications.codes import CodeTables
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.relations import Note, StagedRelations, counting_note
 from kanon_db.publications.results import Check, require_checks
@@ -55,7 +57,7 @@ from kanon_db.query.layout import (
     RowView,
 )
 from kanon_db.session.protocol import Row, Session, fetch_one, settings
-from kanon_db.transfer.columns import column_types, find_relation
+from kanon_db.transfer.columns import column_types, find_relation, label
 
 DRAWS: Final = (
     "these records are draws, not people: they are made of the publication and of chance alone, and"
@@ -219,8 +221,8 @@ class _Drawing(Protocol):
 def _drawing(session: Session, publication: Publication) -> _Drawing:
     schema = published_schema(session)
     if kind_named(publication.kind).shape == "buckets":
-        tables = BucketTables.of(session, schema, publication.name, publication.layout)
-        return _BucketDrawing(session, tables)
+        of = session, schema, publication.name, publication.layout
+        return _BucketDrawing(session, BucketTables.of(*of), CodeTables.of(*of))
     view = RowView.of(session, schema, publication.name, publication.layout)
     return _RowDrawing(session, view, _shown_columns(session, view, publication))
 
@@ -233,8 +235,8 @@ class _BucketDrawing:
 
     promise = "each drawn record has published quasi-identifiers, and its bucket's values are dealt"
 
-    def __init__(self, session: Session, tables: BucketTables) -> None:
-        self._session, self._tables = session, tables
+    def __init__(self, session: Session, tables: BucketTables, codes: CodeTables) -> None:
+        self._session, self._tables, self._codes = session, tables, codes
         self._known = ", ".join(f"q.{name}" for name in tables.quasi_identifiers)
 
     def shape(self) -> str:
@@ -271,6 +273,7 @@ class _BucketDrawing:
     def draw(self, random: np.random.Generator) -> _DrawnRecords:
         session, tables = self._session, self._tables
         session.step("reading the published relations")
+        first = next(iter(tables.sensitive.values()))
         setting = BucketSetting.of(list(tables.sizes), tables.buckets_of_sizes)
         # Without an order of slots, in that of the columns: the same seed must meet the same rows.
         order = tables.slot_order or self._known
@@ -281,15 +284,17 @@ class _BucketDrawing:
         )
         records = [row["record"] for row in rows]
         numbers: dict[str, int] = {}
-        pairs = [
-            (row["bucket"], numbers.setdefault(row["value"], len(numbers)), row["count"])
-            for row in session.stream(
-                _AT_ONCE,
-                f"SELECT s.{tables.bucket_id} AS bucket, s.{tables.count} AS count,"
-                f" (SELECT row_to_json(r)::text FROM (SELECT {tables.values('s')}) AS r) AS value"
-                f" FROM {tables.sat} AS s ORDER BY 1, 3",
-            )
-        ]
+        labels: dict[str | None, int] = {}
+        pairs = []
+        for row in session.stream(
+            _AT_ONCE,
+            f"SELECT s.{tables.bucket_id} AS bucket, s.{tables.count} AS count,"
+            f" (SELECT row_to_json(r)::text FROM (SELECT {tables.values('s')}) AS r) AS value,"
+            f" {label(f's.{first}')} AS label FROM {tables.sat} AS s ORDER BY 1, 3",
+        ):
+            number = numbers.setdefault(row["value"], len(numbers))
+            labels[row["label"]] = number
+            pairs.append((row["bucket"], number, row["count"]))
         buckets, values, counts = np.array(pairs, dtype=np.int64).reshape(-1, 3).T
         sizes = np.repeat(setting.sizes, setting.counts)
         starts = np.append(0, np.cumsum(sizes))
@@ -309,10 +314,12 @@ class _BucketDrawing:
         if tables.is_likely:
             bit_of = np.empty(len(records), dtype=np.int64)
             bit_of[in_slots(np.arange(len(records)), setting)] = np.arange(len(records))
-            for number, levels, parts in self._levels(numbers):
-                own = values[at] == number
+            (name,) = tables.sensitive
+            for row in read_weights(session.stream, tables, self._codes, name):
+                own = values[at] == labels[row["value"]]
+                levels, parts = unpack_levels(row["weights"], tables.n_records), row["parts"]
                 weights[cell[own]] = levels[bit_of[row_of[own]]] / parts
-                caps[values == number] = int(levels.max(initial=0)) / parts
+                caps[values == labels[row["value"]]] = int(levels.max(initial=0)) / parts
         session.step("drawing values")
         pulse = Pulse(heartbeat=session.heartbeat)
         drawn = values[draw_matchings(weights, starts, firsts, counts, caps, random, pulse)]
@@ -325,18 +332,6 @@ class _BucketDrawing:
             ],
             list(map(str, origins)),
         )
-
-    def _levels(self, numbers: Mapping[str, int]) -> Iterator[tuple[int, IntArray, int]]:
-        """Read the levels of each value's weights, by bit, and what they are parts of."""
-        tables = self._tables
-        for row in self._session.stream(
-            1,
-            f"SELECT (SELECT row_to_json(r)::text FROM (SELECT {tables.values('w')}) AS r)"
-            f" AS value, w.{tables.weights} AS weights, w.{tables.parts} AS parts"
-            f" FROM {tables.learned} AS w",
-        ):
-            levels = unpack_levels(row["weights"], tables.n_records)
-            yield numbers[row["value"]], levels, row["parts"]
 
 
 _SOURCE_TYPES: Final = """

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import (
     Aggregate,
     Column,
-    Distinct,
     Expression,
     Query,
     by_attribute,
@@ -202,12 +201,6 @@ def number_text(number: str, type_name: str) -> str:
     """
     wide = "::float8" if type_name == "real" else ""
     return f"({number})::{type_name}{wide}::text"
-
-
-def same_value(column: Column, one: str, other: str) -> str:
-    """Write whether two pieces of SQL have the same value of a column's type, or are both NULL."""
-    left, right = (replace(column, sql=sql) for sql in (one, other))
-    return write(Distinct(left, right, negated=True), lambda part: part.sql, Constants())
 
 
 def join_relations(

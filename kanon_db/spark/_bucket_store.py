@@ -9,11 +9,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
-from kanon_db.answers.buckets.learned_weights import RecordWeights
-from kanon_db.answers.buckets.slots import Slots
+from kanon_db.catalog.entries import Publication
 from kanon_db.errors import SchemaMismatchError
+from kanon_db.publications.buckets.learned_weights import RecordWeights, WeighedSlots
 from kanon_db.publications.codes import (
     RECORDS_OF_CHUNK,
     Chunk,
@@ -22,7 +23,7 @@ from kanon_db.publications.codes import (
     chunks_of_buckets,
 )
 from kanon_db.query import expressions as ex
-from kanon_db.query.layout import QIT, SAT, SHARES, BucketLayout, Side, weight_field
+from kanon_db.query.layout import QIT, SAT, SHARES, BucketLayout, BucketTables, Side, weight_field
 from kanon_db.spark._spark_query import SparkQuery, SparkTries
 from kanon_db.spark._tables import TableSession
 from kanon_db.spark.environment import failures_as_errors, quiet, quote_column
@@ -45,7 +46,10 @@ class SparkBucketQuery(SparkQuery):
         layout = self.layout
         if not isinstance(layout, BucketLayout):
             raise TypeError("these are no buckets")
-        return SparkStore(self, layout)
+        named = [name for part in self.query.evaluated for name in ex.attributes(part)]
+        names = [name for name in layout.columns if name in named]
+        frames = cast("TableSession", self.session).tables.frames
+        return SparkStore(frames, self.publication, layout.tables, names)
 
     def tries(self) -> SparkTries:
         """Return what asks Spark of distinct values."""
@@ -61,7 +65,8 @@ class SparkBucketQuery(SparkQuery):
         is_summed: bool,  # noqa: ARG002
     ) -> FieldWeights:
         """Return where the weights of some sensitive values are added up, by group of records."""
-        return FieldWeights.of(self.store.fields(attribute, needed), needed.size, n_groups)
+        fields = self.store.fields(attribute, np.flatnonzero(needed).tolist())
+        return FieldWeights.of(fields, needed.size, n_groups)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +89,7 @@ class FieldWeights:
         n_groups, n_values = self.sums.of_values.shape
         return self.of(self.fields, n_values, n_groups)
 
-    def put(self, slots: Slots, group: AnyIntArray, x: FloatArray | None) -> None:
+    def put(self, slots: WeighedSlots, group: AnyIntArray, x: FloatArray | None) -> None:
         """Enter the records of a chunk; a group beyond the last one is none."""
         sums, n_groups = self.sums, self.sums.n.size
         has = group < n_groups
@@ -118,33 +123,52 @@ class FieldWeights:
         return self.sums
 
 
+@dataclass(frozen=True, eq=False)
+class FieldLevels:
+    """The levels of weights that are read with the codes: `SlotLevels`."""
+
+    fields: Mapping[int, tuple[str, int]]  # As of :class:`FieldWeights`
+    n_values: int
+
+    @property
+    def parts(self) -> FloatArray:
+        """What levels are divided by."""
+        parts = np.full(self.n_values, np.inf)
+        for code, (_, own) in self.fields.items():
+            parts[code] = own
+        return parts
+
+    def of(self, chunk: Chunk, codes: Mapping[str, bytes]) -> npt.NDArray[np.uint8]:
+        """Take those of a chunk."""
+        levels = np.zeros((chunk.n_records, self.n_values), np.uint8)
+        for code, (name, _) in self.fields.items():
+            levels[:, code] = np.frombuffer(codes[name], np.uint8)
+        return levels
+
+
 @dataclass(eq=False)
 class SparkStore:
     """Reads codes as :class:`~kanon_db.publications.codes.Store` does."""
 
-    query: SparkQuery
-    layout: BucketLayout
+    frames: Mapping[str, DataFrame]  # By the names of the tables
+    publication: Publication
+    tables: BucketTables
+    names: Sequence[str]  # The columns that are read, in the order of the publication
     _distinct: dict[str, pa.Array] = field(default_factory=dict)
     _fields: dict[str, None] = field(default_factory=dict)
 
     @cached_property
     def columns(self) -> Mapping[str, StoredColumn]:
-        """The columns that the query names."""
-        names: dict[str, None] = {}
-        for expression in self.query.query.evaluated:
-            names |= dict.fromkeys(ex.attributes(expression))
-        sensitive = self.layout.sensitive
+        """The columns that are read."""
         return {
-            name: StoredColumn(
-                name, number, len(self.distinct(name)), 1 if name in sensitive else 0
-            )
-            for number, name in enumerate(one for one in self.layout.columns if one in names)
+            name: StoredColumn(name, number, len(self.distinct(name)), self._side(name))
+            for number, name in enumerate(self.names)
         }
 
     @cached_property
     def chunks(self) -> Sequence[Chunk]:
         """The chunks, in their order."""
-        tables = self.layout.tables
+        tables = self.tables
         setting = zip(tables.sizes, tables.buckets_of_sizes, strict=True)
         return chunks_of_buckets(setting, RECORDS_OF_CHUNK)
 
@@ -165,17 +189,16 @@ class SparkStore:
             self._distinct[name] = column.take(pc.sort_indices(column))
         return self._distinct[name]
 
-    def fields(self, attribute: str, needed: BoolArray) -> dict[int, tuple[str, int]]:
+    def fields(self, attribute: str, needed: Sequence[int]) -> dict[int, tuple[str, int]]:
         """Return the fields of QIT that have the weights of some values, by these values' codes."""
         import pyarrow.compute as pc
 
-        described = self.query.publication.layout
-        tables = cast("TableSession", self.query.session).tables
+        described = self.publication.layout
         names = [
             quote_column(str(n)) for n in (attribute, described["weights"], described["parts"])
         ]
         with failures_as_errors("weights could not be read"), quiet():
-            learned = tables.frames[self.query.publication.name + SHARES].select(*names).toArrow()
+            learned = self.frames[self.publication.name + SHARES].select(*names).toArrow()
         values = learned.column(0).combine_chunks().cast(self.distinct(attribute).type)
         codes = pc.index_in(values, value_set=self.distinct(attribute)).to_pylist()
         found = {
@@ -183,7 +206,7 @@ class SparkStore:
             for code, place, parts in zip(
                 codes, learned.column(1).to_pylist(), learned.column(2).to_pylist(), strict=True
             )
-            if code is not None and needed[code]
+            if code in needed
         }
         self._fields |= dict.fromkeys(name for name, _ in found.values())
         return found
@@ -213,24 +236,21 @@ class SparkStore:
     @cached_property
     def _firsts(self) -> list[int]:
         """The number of each chunk's first bucket."""
-        tables = self.layout.tables
         numbers = np.cumsum([0, *(sum(run.n_buckets for run in c.runs) for c in self.chunks)])
-        firsts: list[int] = (numbers[:-1] + tables.first_bucket_ids[0]).tolist()
+        firsts: list[int] = (numbers[:-1] + self.tables.first_bucket_ids[0]).tolist()
         return firsts
 
     def _side(self, name: str) -> Side:
-        return 1 if name in self.layout.sensitive else 0
+        return 1 if name in self.tables.sensitive else 0
 
     def _frame(self, side: Side) -> DataFrame:
-        suffix = SAT if side else QIT
-        tables = cast("TableSession", self.query.session).tables
-        return tables.frames[self.query.publication.name + suffix]
+        return self.frames[self.publication.name + (SAT if side else QIT)]
 
     def _group_by_chunk(self, side: int, names: Sequence[str], fields: Sequence[str]) -> Any:
         """Return the rows of one table by the chunk of their bucket."""
         from pyspark.sql import functions as f
 
-        described = self.query.publication.layout
+        described = self.publication.layout
         bucket = f.col(quote_column(str(described["bucket_id"])))
         starts = f.array(*map(f.lit, self._firsts))
         chunk = f.size(f.filter(starts, lambda first: first <= bucket)) - 1

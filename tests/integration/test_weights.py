@@ -16,6 +16,7 @@ import pytest
 import kanon_db
 from kanon_db.algorithms.bucketization.buckets import BucketedRecords
 from kanon_db.algorithms.bucketization.value_model import learn_levels
+from kanon_db.metrics.count_queries import random_queries
 from kanon_db.publications.buckets import bucket_relations
 from tests.expected_counts import Weighted
 from tests.integration.bucket_ways import as_in_the_paper
@@ -113,6 +114,35 @@ def test_counts(parties: Parties, published: Weighted, question: str) -> None:
         assert kanon.estimate(query) == pytest.approx(by_paper)
     weight = f"SELECT coalesce(sum(weight), 0) FROM published.{NAME} WHERE {question}"
     assert value(parties.analyst, weight) == pytest.approx(by_paper[0])
+
+
+def test_random_counts_are_answered_by_the_weights(parties: Parties, published: Weighted) -> None:
+    """What `evaluate_counts` and `recommend` say of errors is that of the answers readers get."""
+    n, kanon = 20, Functions(parties.publisher)
+    columns = {"age": [*range(20, 60), None], "sex": ["f", "m"], "ill": [*range(7), None]}
+    queries = random_queries(
+        n, [41, 2], 8, np.random.default_rng(7), dimensionality=[1, 2], selectivity=[0.1]
+    )
+    errors = []
+    for query in queries:
+        masks = {**{["age", "sex"][a]: own for a, own in query.quasi_identifiers.items()},
+                 "ill": query.sensitive}  # fmt: skip
+        asked = {name: [columns[name][code] for code in np.flatnonzero(own)]
+                 for name, own in masks.items()}  # fmt: skip
+        where = " AND ".join(
+            "({})".format(
+                " OR ".join(f"{name} IS NULL" if v is None else f"{name} = {v!r}" for v in values)
+            )
+            for name, values in asked.items()
+        )
+        truth = value(parties.publisher, f"SELECT count(*) FROM data.{NAME} WHERE {where}")
+        estimate, *_ = kanon.estimate(f"SELECT COUNT(*) FROM {NAME} WHERE {where}")
+        errors += [abs(estimate - truth) / truth] if truth else []
+    *_, mean, median = kanon.evaluate(NAME, queries=n, selectivity=[0.1], seed=7)[-1]
+    assert (mean, median) == pytest.approx((np.mean(errors), np.median(errors)), rel=1e-9)
+    with as_in_the_paper(parties.publisher):
+        by_paper = kanon.estimate(f"SELECT COUNT(*) FROM {NAME} WHERE {where}")[0]
+    assert by_paper != pytest.approx(estimate, rel=1e-3)  # the last one tells them apart
 
 
 def test_either_side(parties: Parties, published: Weighted) -> None:

@@ -19,7 +19,7 @@ from kanon_db.errors import (
 )
 from kanon_db.metrics.count_queries import CountErrors, exact_counts, random_queries
 from kanon_db.publications import KINDS
-from kanon_db.publications.buckets.bucket_measurement import attack_buckets, evaluate_buckets
+from kanon_db.publications.buckets.bucket_measurement import attack_buckets
 from kanon_db.publications.kind import SELECTIVITY, AttackTarget, Workload
 from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.transfer.allowance import Allowance
@@ -216,7 +216,7 @@ def test_the_same_is_found_of_buckets(
         names = data.ROLES["quasi_identifiers"]
         target = target_of(session, "people_b", "people", names, "id age sex zip disease")
         there = attack_buckets(target)
-        expected = evaluate_buckets(target, Workload(200, None, SELECTIVITY, 3))
+        expected = KINDS["buckets"].load().evaluate(target, Workload(200, None, SELECTIVITY, 3))
     assert [one.attack for one in here] == [one.attack for one in there]
     for one, other in zip(here, there, strict=True):
         if not one.attack.endswith((*DRAWN, "minimality")):

@@ -19,7 +19,8 @@ from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.recoding.changing_classes import Constraint
 from kanon_db.algorithms.recoding.generalized_cells import cells_of_classes
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
-from kanon_db.metrics.count_queries import count_errors, random_queries
+from kanon_db.metrics.count_queries import random_queries
+from kanon_db.publications.buckets.bucket_workload import count_errors
 from tests.generalization_plain import random_table
 from tests.unit.freeform.plain import run
 

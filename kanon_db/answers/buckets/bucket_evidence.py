@@ -18,12 +18,6 @@ from kanon_db.answers.buckets.bucket_totals import (
     n_kinds,
     side_of_numbers,
 )
-from kanon_db.answers.buckets.learned_weights import (
-    ChosenValues,
-    RecordWeights,
-    find_needed_values,
-    is_most,
-)
 from kanon_db.answers.buckets.ranked_counts import CountedPair, Judge, RankedCounts, RankedSums
 from kanon_db.answers.buckets.slots import (
     LARGEST,
@@ -36,7 +30,17 @@ from kanon_db.answers.buckets.slots import (
     leaves_of,
     may_fail,
 )
-from kanon_db.answers.buckets.tallies import (
+from kanon_db.answers.plan import Plan
+from kanon_db.answers.scope import OpenQuery
+from kanon_db.answers.tries import ColumnValues, Combinations, Domain, Ranked, Tries
+from kanon_db.answers.value_ranks import ExactValues
+from kanon_db.publications.buckets.learned_weights import (
+    ChosenValues,
+    RecordWeights,
+    find_needed_values,
+    is_most,
+)
+from kanon_db.publications.buckets.tallies import (
     DependenceEffect,
     DependenceEffects,
     Margins,
@@ -47,10 +51,6 @@ from kanon_db.answers.buckets.tallies import (
     hide_mixed,
     judge_pairs,
 )
-from kanon_db.answers.plan import Plan
-from kanon_db.answers.scope import OpenQuery
-from kanon_db.answers.tries import ColumnValues, Combinations, Domain, Ranked, Tries
-from kanon_db.answers.value_ranks import ExactValues
 from kanon_db.publications.codes import Chunk, Store, StoredColumn
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Aggregate

@@ -10,10 +10,12 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
 from kanon_db.answers.buckets import bucket_pairs
-from kanon_db.answers.buckets.learned_weights import WeighedRecords
 from kanon_db.answers.buckets.ranked_counts import RankedSums
 from kanon_db.answers.buckets.slots import Grouping, Mask, Outcomes, Slots, ValueOutcomes
-from kanon_db.answers.buckets.tallies import (
+from kanon_db.answers.plan import Plan
+from kanon_db.answers.value_ranks import ExactValues
+from kanon_db.publications.buckets.learned_weights import WeighedRecords
+from kanon_db.publications.buckets.tallies import (
     GroupCounts,
     Margins,
     SumsByGroup,
@@ -22,8 +24,6 @@ from kanon_db.answers.buckets.tallies import (
     weigh_groups,
     weigh_slots,
 )
-from kanon_db.answers.plan import Plan
-from kanon_db.answers.value_ranks import ExactValues
 from kanon_db.publications.codes import PAIRS_AT_ONCE, Chunk
 from kanon_db.query.expressions import Expression
 from kanon_db.query.formulas import Weighed, weigh_draws

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
-from kanon_db.answers.buckets.tallies import (
+from kanon_db.publications.buckets.tallies import (
     GroupCounts,
     Margin,
     PairsOfGroups,

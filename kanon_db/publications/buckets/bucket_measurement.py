@@ -6,7 +6,7 @@ Attackers and readers see QIT and SAT only; the source scores what they say.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import permutations
@@ -47,23 +47,24 @@ from kanon_db.catalog.entries import Publication
 from kanon_db.metrics.count_queries import (
     CountErrors,
     CountQuery,
-    estimate_workload,
     exact_counts,
 )
+from kanon_db.publications.buckets.bucket_workload import BucketWorkload, StoredLevels, recode
+from kanon_db.publications.codes import CodeTables, Store
 from kanon_db.publications.examination import AttackSession
 from kanon_db.publications.kind import (
     AttackTarget,
     ComparedCounts,
     MeasuredPublication,
-    ValuesInOrder,
     Workload,
     accuracy_of,
     compare_counts,
 )
 from kanon_db.publications.results import Attack, CountAccuracy
-from kanon_db.query.layout import QIT, SAT
+from kanon_db.query.layout import QIT, SAT, BucketTables
+from kanon_db.session.protocol import fetch_one
 from kanon_db.transfer.cell_texts import ListedParts
-from kanon_db.transfer.values import DistinctValues
+from kanon_db.transfer.values import DistinctValues, code_expression
 
 
 def published_thresholds(
@@ -95,7 +96,14 @@ def published_thresholds(
     return [min(one, least) for one in known.thresholds(labels, counts).thresholds]
 
 
-def evaluate_buckets(target: MeasuredPublication, workload: Workload) -> list[CountAccuracy]:
+Answerer = Callable[[Sequence[Any], Any, Sequence[CountQuery]], FloatArray]
+"""Answers count queries by codes of the source's values, given these of each quasi-identifier and
+of a sensitive attribute."""
+
+
+def evaluate_buckets(
+    target: MeasuredPublication, workload: Workload, answer: Answerer
+) -> list[CountAccuracy]:
     """Answer random count queries from a bucketization and from its source, and compare them.
 
     Returns
@@ -105,28 +113,28 @@ def evaluate_buckets(target: MeasuredPublication, workload: Workload) -> list[Co
 
     Notes
     -----
-    **Source:** [GB] Sections 3.2 and 7.2; see
-    :func:`~kanon_db.metrics.count_queries.random_queries`. The estimates are the paper's, computed
-    from QIT and SAT. `estimate_count` has the weights of values, and is mostly nearer.
+    **Source:** [GB] Section 7.2; see :func:`~kanon_db.metrics.count_queries.random_queries`.
+    Deviation: the answers are those of `estimate_count`, by the weights of values where these are
+    published, and otherwise the paper's.
     """
     attributes = target.publication.all_sensitive
     # Each query has a condition on one of the attributes.
     first, further = divmod(workload.queries, len(attributes))
     shares = [first + (at < further) for at in range(len(attributes))]
-    found = [
-        _evaluated(target, replace(workload, queries=n), name)
+    compared = [
+        _compare(target, replace(workload, queries=n), name, answer)
         for name, n in zip(attributes, shares, strict=True)
         if n
     ]
     errors = CountErrors(
-        np.concatenate([errors.actual for errors, _ in found]),
-        np.concatenate([errors.estimated for errors, _ in found]),
+        np.concatenate([errors.actual for errors, _ in compared]),
+        np.concatenate([errors.estimated for errors, _ in compared]),
     )
-    return accuracy_of(workload, errors, np.concatenate([expected for _, expected in found]))
+    return accuracy_of(workload, errors, np.concatenate([expected for _, expected in compared]))
 
 
-def _evaluated(
-    target: MeasuredPublication, workload: Workload, attribute: str
+def _compare(
+    target: MeasuredPublication, workload: Workload, attribute: str, answer: Answerer
 ) -> tuple[CountErrors, FloatArray]:
     """Answer random count queries on quasi-identifiers and one sensitive attribute."""
     layout = target.publication.layout
@@ -137,18 +145,15 @@ def _evaluated(
 
     def count(chosen: Sequence[CountQuery]) -> IntArray:
         codes = source.codes(values), source.codes([sensitive])[:, 0]
-        found = exact_counts(*codes, chosen, pulse=target.pulse())
+        counts = exact_counts(*codes, chosen, pulse=target.pulse())
         source.drop()
-        return found
+        return counts
 
     def estimate(chosen: Sequence[CountQuery]) -> FloatArray:
-        read, pulse = read_buckets(target, values, sensitive, attribute), target.pulse()
+        answers = answer(values, sensitive, chosen)
         for column in (*values, sensitive):
             column.drop()
-        return estimate_workload(
-            read.bucket_of_record, read.codes, read.buckets, read.values, read.counts,
-            [with_unknown(query, pulse) for query in chosen], pulse=pulse,
-        )  # fmt: skip
+        return answers
 
     return compare_counts(
         workload,
@@ -159,78 +164,42 @@ def _evaluated(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class CodedBuckets:
-    """QIT and SAT by the codes of the source's values; buckets are numbered from 0."""
-
-    bucket_of_record: CodeArray  # (n_records,)
-    codes: CodeArray  # (n_records, n_qi)
-    buckets: CodeArray  # (n_rows,): the rows of the SAT
-    values: CodeArray
-    counts: CodeArray
-
-
-def read_buckets(
-    target: MeasuredPublication,
-    values: Sequence[ValuesInOrder],
-    sensitive: ValuesInOrder,
-    attribute: str,
-) -> CodedBuckets:
-    """Read QIT, and SAT for the attribute whose values `sensitive` are.
-
-    A value that the source no longer has gets the code after the last one.
-    """
-    layout = target.publication.layout
-    qit = target.published(QIT, [*layout["quasi_identifiers"], layout["bucket_id"]])
-    bucket_of_record = _numbered_from_0(qit.numbers(layout["bucket_id"]))
-    codes = _known(qit.codes(values), values)
-    qit.drop()
-    sat = target.published(SAT, [layout["bucket_id"], attribute, layout["count"]])
-    buckets = _numbered_from_0(sat.numbers(layout["bucket_id"]))
-    its_values = _known(sat.codes([sensitive]), [sensitive])[:, 0]
-    counts = sat.numbers(layout["count"]).astype(np.int32)
-    sat.drop()
-    return CodedBuckets(bucket_of_record, codes, buckets, its_values, counts)
-
-
-def _numbered_from_0(buckets: IntArray) -> CodeArray:
-    return (buckets - 1).astype(np.int32)
-
-
-def _known(codes: CodeArray, columns: Sequence[ValuesInOrder]) -> CodeArray:
-    """Give values that the source no longer has a code of their own, which no query asks for."""
-    n_values = np.array([len(values.labels) for values in columns], dtype=np.int32)
-    return np.where(codes < 0, n_values, codes)
-
-
-def with_unknown(query: CountQuery, pulse: Pulse) -> CountQuery:
-    """Add the code of values that the source no longer has, which no query asks for."""
-    pulse.beat()
-    return CountQuery(
-        {a: np.append(codes, False) for a, codes in query.quasi_identifiers.items()},
-        np.append(query.sensitive, False),
-        query.selectivity,
-    )
-
-
 def answer_from_buckets(
     target: AttackTarget,
     columns: Sequence[DistinctValues],
     sensitive: DistinctValues,
     queries: Sequence[CountQuery],
 ) -> FloatArray:
-    """See :meth:`.Kind.usefulness`.
+    """Answer count queries from the codes of the slots: see :meth:`.Kind.usefulness`."""
+    session, publication, name = target.session, target.publication, sensitive.column.name
+    of = session, target.schema, publication.name, publication.layout
+    store, tables = Store(session, CodeTables.of(*of)), BucketTables.of(*of)
+    every = [*columns, sensitive]
+    if name in tables.weighted:
+        n_bytes = tables.n_records * (store.columns[name].n_values + 8)
+        hint = "measure buckets of a part of the source, or of fewer values"
+        target.room.require_memory(n_bytes, f"the weights of {name}", hint)
+    places = [_match_values(store, values) for values in every]
+    stored = [store.columns[values.column.name] for values in every]
+    workload = BucketWorkload(
+        stored, recode(queries, places), StoredLevels.read(store, tables, name)
+    )
+    totals = workload.begin()
+    for part in store.each([column.name for column in stored], workload):
+        totals = totals + part
+    return workload.estimates(totals)
 
-    Notes
-    -----
-    The estimates of `evaluate_counts`: the paper's, computed from QIT and SAT.
-    """
-    attribute = sensitive.column.name
-    read, pulse = read_buckets(target, columns, sensitive, attribute), target.pulse()
-    return estimate_workload(
-        read.bucket_of_record, read.codes, read.buckets, read.values, read.counts,
-        [with_unknown(query, pulse) for query in queries], pulse=pulse,
-    )  # fmt: skip
+
+def _match_values(store: Store, values: DistinctValues) -> IntArray:
+    """Find the source's code of each published value of a column; -1 for what is gone."""
+    session, column = store.session, values.column
+    row = fetch_one(
+        session,
+        f"SELECT string_agg(int4send({code_expression('s.v', values, 'd')}), ''::bytea"
+        f" ORDER BY s.i) AS codes FROM ({store.values(column.name)}) AS s"
+        f" LEFT JOIN {values.table} AS d ON s.v {column.operator(session, '=')} d.value",
+    )
+    return np.frombuffer(row["codes"] or b"", ">i4").astype(np.int64)
 
 
 MOST_CANDIDATES: Final = 1_000_000

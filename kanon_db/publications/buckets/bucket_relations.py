@@ -6,7 +6,7 @@ QIT and SAT alone, so that readers could calculate them themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from fractions import Fraction
 from typing import Any, Final, TypeAlias
@@ -33,6 +33,7 @@ from kanon_db.algorithms.ground.arrays import (
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
+from kanon_db.publications.buckets.learned_weights import is_sound, read_weights
 from kanon_db.publications.codes import CodeTables, Store
 from kanon_db.publications.relations import (
     FOR_THE_ESTIMATOR,
@@ -60,7 +61,6 @@ from kanon_db.session.protocol import Row, Value
 from kanon_db.transfer.columns import (
     fix_labels,
     inverse_permutation,
-    label,
     number_bytes,
     with_numbers,
 )
@@ -485,9 +485,9 @@ def check_weights(
         in_slots = Store(session, codes).in_slots(name)
         with fix_labels(session):
             labels, counts, highest = [], [], []
-            for row in read_weights(session, tables, codes, name):
+            for row in read_weights(session.stream, tables, codes, name):
                 bits = (in_slots == row["code"]).view(np.uint8)
-                amiss, most = _judged_weights(tables, bits, row["weights"], row["parts"])
+                amiss, most = _judged_weights(tables, bits, row)
                 differing += amiss
                 labels.append(row["value"])
                 counts.append(int(bits.sum()))
@@ -497,25 +497,6 @@ def check_weights(
             limits = thresholds(name, labels, np.array(counts, dtype=np.int64))
             above += sum(most > limit for most, limit in zip(highest, limits, strict=True))
     return weights_check(differing, None if thresholds is None else above)
-
-
-def read_weights(
-    session: Session, tables: BucketTables, codes: CodeTables, name: str
-) -> Iterator[Row]:
-    """Read the weights of each value of an attribute."""
-    own = tables.sensitive[name]
-    equal, bound = f"w.{own} IS NOT DISTINCT FROM v.{own}", []
-    if len(tables.sensitive) > 1:
-        equal += f" AND w.{tables.attribute} = $1::text"
-        bound = [name]
-    return session.stream(
-        1,
-        f"SELECT {label(f'v.{own}')} AS value, v.{codes.code} AS code,"
-        f" w.{tables.weights} AS weights, w.{tables.parts} AS parts"
-        f" FROM {codes.values} AS v LEFT JOIN {tables.learned} AS w ON {equal}"
-        f" WHERE v.{codes.column_no} = {codes.columns[name].number}",
-        *bound,
-    )
 
 
 def weights_check(differing: int, above: int | None) -> Check:
@@ -531,16 +512,12 @@ def weights_check(differing: int, above: int | None) -> Check:
 
 
 def _judged_weights(
-    tables: BucketTables,
-    bits: npt.NDArray[np.uint8],
-    packed: bytes | None,
-    parts: int | None,
+    tables: BucketTables, bits: npt.NDArray[np.uint8], row: Row
 ) -> tuple[int, Fraction]:
     """Count the buckets where a value's weights do not add up, and return the largest weight."""
-    length = (bits.size + 7) // 8
-    if not packed or not parts or parts < 1 or len(packed) % length:
+    if not is_sound(row, bits.size):
         return tables.n_buckets, Fraction(1)
-    levels = unpack_levels(packed, bits.size)
+    levels, parts = unpack_levels(row["weights"], bits.size), row["parts"]
     differing = start = 0
     for size, n_buckets in zip(tables.sizes, tables.buckets_of_sizes, strict=True):
         own = slice(start, start + size * n_buckets)
@@ -606,7 +583,7 @@ def _weigher(
 
     def weigh(places: IntArray) -> FloatArray:
         weights = np.zeros((places.size, store.columns[attribute].n_values))
-        for row in read_weights(session, tables, store.tables, attribute):
+        for row in read_weights(session.stream, tables, store.tables, attribute):
             levels = unpack_levels(row["weights"], tables.n_records)
             weights[:, row["code"]] = levels[slots[places]] / row["parts"]
         return weights

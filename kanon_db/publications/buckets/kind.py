@@ -779,7 +779,7 @@ class Buckets(Kind):
 
     def evaluate(self, target: AttackTarget, workload: Workload) -> Sequence[CountAccuracy]:
         """See :func:`evaluate_buckets`."""
-        return evaluate_buckets(target, workload)
+        return evaluate_buckets(target, workload, partial(answer_from_buckets, target))
 
     def usefulness(
         self,

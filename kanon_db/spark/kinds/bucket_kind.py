@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -29,9 +30,10 @@ from kanon_db.algorithms.bucketization.value_model import (
     levels_of,
     sample_size,
 )
-from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.errors import InfeasibleError, InvalidParameterError, ServerError
+from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications.buckets.bucket_measurement import attack_buckets, evaluate_buckets
 from kanon_db.publications.buckets.bucket_relations import (
     Thresholds,
@@ -40,6 +42,7 @@ from kanon_db.publications.buckets.bucket_relations import (
     most_values,
     weights_check,
 )
+from kanon_db.publications.buckets.bucket_workload import BucketWorkload, recode
 from kanon_db.publications.buckets.kind import (
     BucketFindings,
     CountedBuckets,
@@ -54,6 +57,7 @@ from kanon_db.publications.kind import MethodResult, Workload, Written
 from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
 from kanon_db.query.layout import QIT, SAT, SHARES, BucketTables, weight_field
 from kanon_db.randomness import SecureRandom
+from kanon_db.spark._bucket_store import FieldLevels, SparkStore
 from kanon_db.spark._coded_records import (
     BEFORE,
     CODE,
@@ -67,7 +71,13 @@ from kanon_db.spark._coded_records import (
     with_codes,
 )
 from kanon_db.spark._publication_folder import Folder, Manifest
-from kanon_db.spark._spark_kind import SparkJob, SparkKind, SparkResult, SparkTarget
+from kanon_db.spark._spark_kind import (
+    NumberedColumn,
+    SparkJob,
+    SparkKind,
+    SparkResult,
+    SparkTarget,
+)
 from kanon_db.spark._tables import (
     ORDER_KEY,
     SCHEMA,
@@ -704,7 +714,31 @@ class SparkBuckets(SparkKind):
 
     def evaluate(self, target: SparkTarget, workload: Workload) -> list[CountAccuracy]:
         """See :func:`evaluate_buckets`."""
-        return evaluate_buckets(target, workload)
+        return evaluate_buckets(target, workload, partial(answer_from_files, target))
+
+
+def answer_from_files(
+    target: SparkTarget,
+    columns: Sequence[NumberedColumn],
+    sensitive: NumberedColumn,
+    queries: Sequence[CountQuery],
+) -> FloatArray:
+    """Answer count queries where the buckets are, as :func:`.answer_from_buckets`."""
+    frames, publication = target.session.tables.frames, target.publication
+    tables = BucketTables.of(target.session, SCHEMA, publication.name, publication.layout)
+    every = [*columns, sensitive]
+    name = sensitive.column.name
+    store = SparkStore(frames, publication, tables, [one.column.name for one in every])
+    stored, levels = [store.columns[one] for one in store.names], None
+    if name in tables.weighted:
+        n_values = store.columns[name].n_values
+        levels = FieldLevels(store.fields(name, range(n_values)), n_values)
+    places = [values.codes(store.distinct(values.column.name)) for values in every]
+    workload = BucketWorkload(stored, recode(queries, places), levels)
+    totals = workload.begin()
+    for part in store.each(store.names, workload):
+        totals = totals + part
+    return workload.estimates(totals)
 
 
 KIND: Final[Any] = SparkBuckets()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms.ground.arrays import FloatArray
-from kanon_db.answers.buckets.tallies import (
+from kanon_db.publications.buckets.tallies import (
     DependenceEffect,
     DependenceEffects,
     PairSums,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kanon_db.answers.buckets.bucket_pairs import Matches, count_groups, rank_groups
 from kanon_db.answers.buckets.ranked_counts import RankedSums, RanksOfPair
-from kanon_db.answers.buckets.tallies import GroupCounts
+from kanon_db.publications.buckets.tallies import GroupCounts
 
 N_RANKS = 3
 SLOT = st.tuples(st.integers(0, 2), st.integers(0, N_RANKS - 1), st.integers(0, 2))

@@ -13,14 +13,9 @@ from kanon_db.advice.identifying_columns import unique_records
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InvalidParameterError
-from kanon_db.metrics.count_queries import (
-    CountErrors,
-    CountQuery,
-    count_errors,
-    estimate_workload,
-    random_queries,
-)
+from kanon_db.metrics.count_queries import CountErrors, CountQuery, random_queries
 from kanon_db.metrics.information_loss import measure_classes
+from kanon_db.publications.buckets.bucket_workload import count_errors
 
 
 def make_table(
@@ -121,38 +116,10 @@ class TestCounts:
         whole = count_errors(buckets, qi_codes, sa_codes, queries)
         for length in (1, 7, 100, 499):
             monkeypatch.setattr("kanon_db.metrics.count_queries._RECORDS_PER_BLOCK", length)
+            monkeypatch.setattr("kanon_db.publications.codes.PAIRS_AT_ONCE", 64 * length)
             pieces = count_errors(buckets, qi_codes, sa_codes, queries)
             assert pieces.actual.tolist() == whole.actual.tolist()
             assert pieces.estimated == pytest.approx(whole.estimated)
-
-    def test_published_tables_in_any_order(self) -> None:
-        qi_codes, sa_codes, buckets = make_table(200, [6, 4], 5, 30)
-        queries = random_queries(
-            20, [6, 4], 5, np.random.default_rng(2), dimensionality=[1, 2], selectivity=[0.1]
-        )
-        generator = np.random.default_rng(9)
-        qit = generator.permutation(200)
-        sat, counts = np.unique(np.column_stack([buckets, sa_codes]), axis=0, return_counts=True)
-        rows = generator.permutation(len(sat))
-        estimates = estimate_workload(
-            buckets[qit],
-            qi_codes[qit],
-            sat[rows, 0],
-            sat[rows, 1].astype(np.int32),
-            counts[rows],
-            queries,
-        )
-        microdata = count_errors(buckets, qi_codes, sa_codes, queries)
-        assert estimates == pytest.approx(microdata.estimated)
-
-    def test_qit_and_sat_of_different_publications(self) -> None:
-        codes = np.zeros((2, 1), dtype=np.int32)
-        values = np.array([0, 1], dtype=np.int32)
-        with pytest.raises(InvalidParameterError, match="do not belong together") as caught:
-            estimate_workload(
-                np.array([0, 1]), codes, np.array([0, 0]), values, np.array([1, 1]), []
-            )
-        assert caught.value.detail == "2 of 2 buckets differ in size"
 
 
 class TestCountErrors:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from kanon_db.answers.buckets import bucket_pairs
 from kanon_db.answers.buckets.bucket_pairs import Matches
 from kanon_db.answers.buckets.slots import combine_truths, is_tried_whole
-from kanon_db.answers.buckets.tallies import (
+from kanon_db.answers.tries import FALSE, TRUE
+from kanon_db.publications.buckets.tallies import (
     GroupCounts,
     Margins,
     SumsByGroup,
@@ -22,7 +23,6 @@ from kanon_db.answers.buckets.tallies import (
     weigh_groups,
     weigh_slots,
 )
-from kanon_db.answers.tries import FALSE, TRUE
 from kanon_db.publications.codes import chunks_of_buckets
 from kanon_db.query.expressions import (
     INTEGER,

@@ -1,4 +1,4 @@
-"""Adds up how likely the sensitive values of a bucket are for each record, as was learned.
+"""Reads how likely the sensitive values of a bucket are for each record, and adds it up.
 
 See `kanon_db.publications.buckets.bucket_relations` for the table of weights.
 """
@@ -12,14 +12,51 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, unpack_levels
-from kanon_db.answers.buckets.slots import Slots
-from kanon_db.publications.codes import Store
-from kanon_db.query.layout import BucketLayout
-from kanon_db.query.sql import same_value
+from kanon_db.publications.codes import Chunk, CodeTables, Store
+from kanon_db.query.layout import BucketTables
 from kanon_db.session.protocol import Row
+from kanon_db.transfer.columns import label
 
 _MOST_PLANES: Final = 8
 """Binary digits of a level."""
+
+Stream = Callable[..., Iterator[Row]]
+"""Runs a statement, and keeps a number of its rows at a time, as a session does."""
+
+
+def read_weights(
+    stream: Stream,
+    tables: BucketTables,
+    codes: CodeTables,
+    name: str,
+    needed: Sequence[int] | None = None,
+) -> Iterator[Row]:
+    """Read the ``weights`` of values of an attribute, with their ``code``, ``value`` and ``parts``.
+
+    `needed`: the codes of some; weights that are not there are NULL.
+    """
+    own = tables.sensitive[name]
+    value, bound = label(f"v.{own}"), []
+    equal = f"{value} IS NOT DISTINCT FROM {label(f'w.{own}')}"
+    if len(tables.sensitive) > 1:
+        equal += f" AND w.{tables.attribute} = $1::text"
+        bound = [name]
+    some = ""
+    if needed is not None:
+        some = f" AND v.{codes.code} = ANY ('{{{', '.join(map(str, needed))}}}'::int4[])"
+    return stream(
+        1,
+        f"SELECT {value} AS value, v.{codes.code} AS code, w.{tables.weights} AS weights,"
+        f" w.{tables.parts} AS parts FROM {codes.values} AS v LEFT JOIN {tables.learned} AS w"
+        f" ON {equal} WHERE v.{codes.column_no} = {codes.columns[name].number}{some}",
+        *bound,
+    )
+
+
+def is_sound(row: Row, n_records: int) -> bool:
+    """Whether these are weights as they are written: a restored table may have others."""
+    n_planes, rest = divmod(len(row["weights"] or b""), (n_records + 7) // 8)
+    return 1 <= n_planes <= _MOST_PLANES and not rest and (row["parts"] or 0) > 0
 
 
 class ChosenValues(NamedTuple):
@@ -109,13 +146,24 @@ def find_needed_values(groups: Sequence[ChosenValues], *, by_others: bool) -> Bo
     return ~are_chosen if by_others or is_most(are_chosen) else are_chosen
 
 
+class WeighedSlots(Protocol):
+    """The slots of a chunk whose weights are added up."""
+
+    @property
+    def chunk(self) -> Chunk:
+        """The chunk."""
+
+    def levels(self, name: str) -> AnyIntArray:
+        """Return the level of a weight for each slot, where these are read with the codes."""
+
+
 class WeighedRecords(Protocol):
     """Where the weights of records are added up, by group."""
 
     def begin(self) -> Any:
         """Return where the records of a chunk are entered."""
 
-    def put(self, slots: Slots, group: AnyIntArray, x: FloatArray | None) -> None:
+    def put(self, slots: WeighedSlots, group: AnyIntArray, x: FloatArray | None) -> None:
         """Enter the records of a chunk; a group beyond the last one is none."""
 
     def __add__(self, other: Any) -> Any:
@@ -134,9 +182,9 @@ class StoredWeights:
 
     def __init__(
         self,
-        stream: Callable[..., Iterator[Row]],
+        stream: Stream,
         store: Store,
-        layout: BucketLayout,
+        tables: BucketTables,
         attribute: str,
         needed: BoolArray,
         n_groups: int,
@@ -144,13 +192,13 @@ class StoredWeights:
         is_summed: bool,
     ) -> None:
         self._stream, self._store = stream, store
-        self._layout, self._attribute = layout, attribute
+        self._tables, self._attribute = tables, attribute
         self._needed, self._n_groups = needed, n_groups
-        n_records = layout.tables.n_records
+        n_records = tables.n_records
         self._group = np.full(n_records, n_groups, np.min_scalar_type(n_groups))
         self._x = np.zeros(n_records) if is_summed else None
 
-    def put(self, slots: Slots, group: AnyIntArray, x: FloatArray | None) -> None:
+    def put(self, slots: WeighedSlots, group: AnyIntArray, x: FloatArray | None) -> None:
         """Enter the records of a chunk; a group beyond the last one is none."""
         if x is not None and self._x is not None:
             has = ~np.isnan(x)
@@ -173,42 +221,24 @@ class StoredWeights:
         x = np.zeros(n_groups) if self._x is None else self._by_group(self._x)
         of_values, x_of_values = (np.zeros((n_groups, self._needed.size)) for _ in range(2))
         masks = self._masks() if n_groups <= _FEW and self._x is None else None
-        length, n_read = (n_records + 7) // 8, 0
-        for row in self._rows():
-            packed, parts, code = row["weights"] or b"", row["parts"] or 0, row["code"]
-            # Rows that no publisher wrote, in what was restored from somewhere, are not used.
-            if not 1 <= len(packed) // length <= _MOST_PLANES or parts <= 0:
+        needed = np.flatnonzero(self._needed).tolist()
+        codes, n_read = self._store.tables, 0
+        for row in read_weights(self._stream, self._tables, codes, self._attribute, needed):
+            self._store.session.heartbeat()
+            if not is_sound(row, n_records):
                 return None
+            packed, parts, code = row["weights"], row["parts"], row["code"]
             if masks is not None:
-                of_values[:, code] = [_sum_levels(packed, length, mask) / parts for mask in masks]
+                of_values[:, code] = [
+                    _sum_levels(packed, (n_records + 7) // 8, mask) / parts for mask in masks
+                ]
             else:
                 levels = unpack_levels(packed, n_records).astype(np.float64)
                 of_values[:, code] = self._by_group(levels) / parts
                 if self._x is not None:
                     x_of_values[:, code] = self._by_group(levels * self._x) / parts
             n_read += 1
-        return RecordWeights(n, of_values, x, x_of_values) if n_read == self._needed.sum() else None
-
-    def _rows(self) -> Iterator[Row]:
-        """Read the weights of each value that is needed."""
-        tables, store = self._layout.tables, self._store.tables
-        sensitive = self._layout.sensitive[self._attribute]
-        equal, bound = same_value(sensitive, f"v.{sensitive.sql}", f"w.{sensitive.sql}"), []
-        if len(tables.sensitive) > 1:
-            equal += f" AND w.{tables.attribute} = $1::text"
-            bound = [self._attribute]
-        codes = ", ".join(map(str, np.flatnonzero(self._needed).tolist()))
-        rows = self._stream(
-            1,
-            f"SELECT v.{store.code} AS code, w.{tables.weights} AS weights,"
-            f" w.{tables.parts} AS parts FROM {store.values} AS v JOIN {tables.learned} AS w"
-            f" ON {equal} WHERE v.{store.column_no} = {store.columns[self._attribute].number}"
-            f" AND v.{store.code} = ANY ('{{{codes}}}'::int4[])",
-            *bound,
-        )
-        for row in rows:
-            self._store.session.heartbeat()
-            yield row
+        return RecordWeights(n, of_values, x, x_of_values) if n_read == len(needed) else None
 
     def _by_group(self, numbers: FloatArray | None) -> FloatArray:
         summed = np.bincount(self._group, numbers, self._n_groups + 1)
