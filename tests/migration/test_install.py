@@ -283,9 +283,11 @@ def test_uninstall_keeps_what_is_not_ours(live: Connection, parties: Parties) ->
     assert fetch(live, "SELECT count(*) FROM data.people") == [(60,)]
 
 
+ESTIMATE_COUNT = "kanon.estimate_count(text, jsonb, jsonb, text)"
 FOUR_COLUMNS = """
-CREATE FUNCTION kanon.estimate_count(query text) RETURNS TABLE(estimate double precision,
-    std_error double precision, lower_bound bigint, upper_bound bigint)
+CREATE FUNCTION kanon.estimate_count(query text, figures jsonb DEFAULT NULL,
+    params jsonb DEFAULT NULL, publication text DEFAULT NULL) RETURNS TABLE(
+    estimate double precision, std_error double precision, lower_bound bigint, upper_bound bigint)
 LANGUAGE sql AS 'SELECT 1.0, 0.0, 1, 1'
 """
 """As an earlier package made it."""
@@ -317,15 +319,15 @@ def test_installed_and_taken_out(dsn: str, admin: Connection, installed_dsn: str
     rows = fetch(admin, "SELECT proargnames::text FROM pg_proc WHERE proname = 'metrics'")
     assert rows == [("{name,metric,value}",)]
     # So does one that returned fewer columns.
-    fetch(admin, "DROP FUNCTION kanon.estimate_count(text)")
+    fetch(admin, f"DROP FUNCTION {ESTIMATE_COUNT}")
     fetch(admin, FOUR_COLUMNS)
     fetch(admin, "CREATE VIEW public.dependent AS SELECT * FROM kanon.estimate_count('…')")
     with pytest.raises(InUseError, match="whose parameters or results have changed") as raised:
         install(dsn)
-    assert raised.value.detail == "function kanon.estimate_count(text)"
+    assert raised.value.detail == "function kanon.estimate_count(text,jsonb,jsonb,text)"
     fetch(admin, "DROP VIEW public.dependent")
     install(dsn)
-    result = "SELECT pg_get_function_result('kanon.estimate_count(text)'::regprocedure)"
+    result = f"SELECT pg_get_function_result('{ESTIMATE_COUNT}'::regprocedure)"
     assert value(admin, result).endswith(
         "likely_low double precision, likely_high double precision)"
     )
