@@ -36,8 +36,8 @@ from kanon_db.publications.relations import StagedRelations
 from kanon_db.publications.results import Check
 from kanon_db.query.layout import CODES, VALUES, BucketTables, Quotes, Side
 from kanon_db.session import Session, fetch_one
-from kanon_db.session.protocol import Value, run_with_helper
-from kanon_db.transfer.columns import column_types, inverse_permutation, parts_of
+from kanon_db.session.protocol import Value
+from kanon_db.transfer.columns import column_types, inverse_permutation
 from kanon_db.transfer.values import RankedColumn
 
 if TYPE_CHECKING:
@@ -426,35 +426,64 @@ def byte_ranks(session: Session, values: str, value: str, code: str) -> CodeArra
     return inverse_permutation(np.frombuffer(row["codes"], dtype=">i4").astype(np.int32))
 
 
-_HASHED: Final = (
-    "{bool,int2,int4,int8,date,timestamp,timestamptz,uuid,text,varchar,bpchar,float4,float8,"
-    "numeric}"
-)
-"""Types whose equal values have equal hashes on the server; codes of others are looked up."""
+HASHES: Final = {
+    "smallint": "hashint2extended",
+    "integer": "hashint4extended",
+    "text": "hashtextextended",
+    "character varying": "hashtextextended",
+    "text[]": "hash_array_extended",
+    "int4range": "hash_range_extended",
+    "daterange": "hash_range_extended",
+    "numrange": "hash_range_extended",
+}
+"""The functions of 64 bits by which the server hashes a type, so that equal values have equal ones.
+
+It folds wider numbers and times into half their bits first, so some always share a hash: those of
+their bytes are taken, or their codes are looked up. So they are where two values have the same hash
+with every seed, such as ranges to infinity and to NaN.
+"""
+
+_OF_BYTES: Final = {
+    "bigint": "int8send",
+    "timestamp without time zone": "timestamp_send",
+    "timestamp with time zone": "timestamptz_send",
+}
+_OF_ROWS: Final = (
+    "boolean", "date", "uuid", "bpchar", "real", "double precision", "numeric",
+)  # fmt: skip
+"""Types of which the server hashes a row of one value; codes of others are looked up."""
 
 
-def check_bucket_codes(
-    session: Session,
-    tables: BucketTables,
-    codes: CodeTables,
-    placed_by: Sequence[str],
-    bytewise: Sequence[str],
-) -> Check:
-    """Compare the store with QIT and SAT.
+class StoreCheck:
+    """Compares the store with QIT and SAT, whose rows are read once, for whoever counts them."""
 
-    `placed_by`, `bytewise`: the quasi-identifiers by which records take the slots of their bucket,
-    and those of which bytes are compared.
-    """
-    session.step("checking the codes")
-    differing = count_loose_values(session, codes) + count_loose_chunks(session, codes)
-    if not differing:
-        differing = sum(
-            _SideCheck(session, tables, codes, side, placed_by, bytewise).count_differences()
+    def __init__(
+        self,
+        session: Session,
+        tables: BucketTables,
+        codes: CodeTables,
+        # The quasi-identifiers by which records take the slots of their bucket, and those of which
+        # bytes are compared
+        placed_by: Sequence[str],
+        bytewise: Sequence[str],
+    ) -> None:
+        self._differing = count_loose_values(session, codes) + count_loose_chunks(session, codes)
+        self.qit, self.sat = (
+            SideCheck(
+                session, tables, codes, side, placed_by, bytewise, is_sound=not self._differing
+            )
             for side in (0, 1)
         )
-    return Check(
-        "codes repeat QIT and SAT", "0 parts differ", f"{differing} differ", holds=differing == 0
-    )
+
+    def check(self) -> Check:
+        """Judge what was found, after all rows of both sides were added."""
+        differing = self._differing
+        if not differing:
+            differing = sum(side.count_differences() for side in (self.qit, self.sat))
+        return Check(
+            "codes repeat QIT and SAT", "0 parts differ", f"{differing} differ",
+            holds=differing == 0,
+        )  # fmt: skip
 
 
 def count_loose_values(
@@ -521,8 +550,8 @@ class _Looked(NamedTuple):
     equals: str  # The operator of its type
 
 
-class _SideCheck:
-    """One side of the store, and the table that it repeats."""
+class SideCheck:
+    """One side of the store, and what the server makes of the rows of the table that it repeats."""
 
     def __init__(
         self,
@@ -532,15 +561,22 @@ class _SideCheck:
         side: Side,
         placed_by: Sequence[str],
         bytewise: Sequence[str],
+        *,
+        is_sound: bool,  # Whether the values can be compared
     ) -> None:
-        self._session, self._tables, self._codes, self._side = session, tables, codes, side
+        self._session, self._tables, self._codes = session, tables, codes
+        self._columns: dict[str, StoredColumn] = {}
+        self._looked: dict[str, _Looked] = {}
+        self._start, self._total = np.uint64(secrets.randbits(64)), 0
+        if not is_sound:
+            return
         own = {name: column for name, column in codes.columns.items() if column.side == side}
         # In the order that decides where the rows of a bucket stand.
         self._columns = own if side else {name: own[name] for name in placed_by if name in own}
         self._columns |= own
-        self._relation = tables.sat if side else tables.qit
         self._seeds = {name: secrets.randbits(62) for name in self._columns}
-        self._start = np.uint64(secrets.randbits(64))
+        oid = fetch_one(session, "SELECT to_regclass($1::text)::oid::text AS oid", codes.values)
+        self._types = column_types(session, oid["oid"])
         self._hashes = self._of_values()
         self._ranks = {
             name: byte_ranks(session, codes.of_column(name), session.identifier(name), codes.code)
@@ -548,10 +584,44 @@ class _SideCheck:
             if name in bytewise
         }
 
+    def sent(self, value: Callable[[str], str]) -> tuple[str, str]:
+        """Write what the server is to send of a row's values, given as SQL, and joins for it."""
+        hashed = [
+            str(self._hash(name, value(name))) for name in self._columns if name not in self._looked
+        ]
+        sent, joins = [f"int8send({' # '.join(hashed) or '0'})"], ""
+        for i, (name, column) in enumerate(self._looked.items()):
+            own, null = value(name), column.column.n_values - 1
+            joins += (
+                f" LEFT JOIN {self._codes.values} AS v{i} ON v{i}.{column.sql} {column.equals}"
+                f" {own} AND v{i}.{self._codes.column_no} = {column.column.number}"
+            )
+            sent.append(
+                f"int4send(coalesce(v{i}.{self._codes.code},"
+                f" CASE WHEN num_nulls({own}) = 1 THEN {null} ELSE -1 END))"
+            )
+        return " || ".join(sent), joins
+
+    @property
+    def fields(self) -> list[tuple[str, str]]:
+        """What is sent of all columns, as fields of :meth:`add`."""
+        return [("hash", ">u8"), *((f"code{i}", ">i4") for i in range(len(self._looked)))]
+
+    def add(
+        self, sent: npt.NDArray[np.void], buckets: AnyIntArray, counts: AnyIntArray | None = None
+    ) -> None:
+        """Add rows, each of one record or of so many; one may be sent for all of them."""
+        hashes = sent["hash"].astype(np.uint64)
+        for i, name in enumerate(self._looked):
+            hashes ^= np.append(self._hashes[name], np.uint64(0))[sent[f"code{i}"]]
+        mixed = self._mix(hashes, buckets)
+        if counts is not None:
+            mixed *= counts.astype(np.uint64)
+        self._total += int(mixed.sum())
+
     def count_differences(self) -> int:
         """Count the chunks that are out of order, the values without a place, and the rest."""
-        store = Store(self._session, self._codes)
-        total, differing = 0, 0
+        store, total, differing = Store(self._session, self._codes), 0, 0
         is_seen = {name: np.zeros(one.n_values, np.bool_) for name, one in self._columns.items()}
         for chunk in store.chunks:
             arrays = store.arrays(chunk, list(self._columns))
@@ -562,7 +632,7 @@ class _SideCheck:
             differing += not self._is_in_order(chunk, arrays)
             total += self._sum_of_chunk(chunk, arrays)
         differing += sum(int(np.count_nonzero(~seen)) for seen in is_seen.values())
-        return differing + (total % 2**64 != self._sum_of_relation())
+        return differing + ((total - self._total) % 2**64 != 0)
 
     def _is_in_order(self, chunk: Chunk, arrays: Mapping[str, AnyIntArray]) -> bool:
         """Tell whether the rows of each bucket ascend: in no other order do they tell nothing."""
@@ -588,80 +658,37 @@ class _SideCheck:
             hashes ^= self._hashes[name][own]
         return int(self._mix(hashes, buckets).sum())
 
-    def _sum_of_relation(self) -> int:
-        total = 0
-        for hashes, buckets, counts in self._rows():
-            total += int((self._mix(hashes, buckets) * counts.astype(np.uint64)).sum())
-        return total % 2**64
-
     def _mix(self, hashes: WordArray, buckets: AnyIntArray) -> WordArray:
         return hash_numbers(hashes ^ hash_numbers(buckets.astype(np.uint64) ^ self._start))
 
-    def _rows(self) -> Iterator[tuple[WordArray, AnyIntArray, AnyIntArray]]:
-        """Read what the server makes of each row: its hash, its bucket, and how often it counts."""
-        session, tables, codes = self._session, self._tables, self._codes
-        hashed = [self._hash(name, "r") for name in self._columns if name not in self._looked]
-        count = f"r.{tables.count}" if self._side else "1"
-        sent = [f"int8send({' # '.join(hashed) or '0'})", f"int4send(r.{tables.bucket_id})"]
-        sent.append(f"int4send({count})")
-        joins = ""
-        for i, column in enumerate(self._looked.values()):
-            own = f"r.{column.sql}"
-            joins += (
-                f" LEFT JOIN {codes.values} AS v{i} ON v{i}.{column.sql} {column.equals} {own}"
-                f" AND v{i}.{codes.column_no} = {column.column.number}"
-            )
-            null = column.column.n_values - 1
-            sent.append(
-                f"int4send(coalesce(v{i}.{codes.code},"
-                f" CASE WHEN num_nulls({own}) = 1 THEN {null} ELSE -1 END))"
-            )
-        fields = [("hash", ">u8"), ("bucket", ">i4"), ("count", ">i4")]
-        fields += [(f"code{i}", ">i4") for i in range(len(self._looked))]
-        for part in parts_of(session, self._relation, tables.n_records, "r"):
-            with run_with_helper(session):
-                row = fetch_one(
-                    session,
-                    f"SELECT string_agg(s.sent, ''::bytea) AS rows FROM (SELECT"
-                    f" {' || '.join(sent)} AS sent FROM {self._relation} AS r{joins}"
-                    f" WHERE {part} OFFSET '0') AS s",
-                )
-            lines = np.frombuffer(row["rows"] or b"", dtype=np.dtype(fields))
-            hashes = lines["hash"].astype(np.uint64)
-            for i, name in enumerate(self._looked):
-                hashes ^= np.append(self._hashes[name], np.uint64(0))[lines[f"code{i}"]]
-            yield hashes, lines["bucket"], lines["count"]
-
     def _of_values(self) -> dict[str, WordArray]:
         """Return the hash of each value, and look up the columns where two have the same one."""
-        session, codes = self._session, self._codes
-        rows = session.fetch(
-            "SELECT attname::text AS name FROM pg_attribute WHERE attrelid = to_regclass($1::text)"
-            " AND atttypid = ANY ($2::text::regtype[])",
-            codes.values,
-            _HASHED,
-        )
-        known, stored = {row["name"] for row in rows}, {}
-        oid = fetch_one(session, "SELECT to_regclass($1::text)::oid::text AS oid", codes.values)
-        types = column_types(session, oid["oid"])
-        self._looked: dict[str, _Looked] = {}
+        session, codes, stored = self._session, self._codes, {}
         for name, column in self._columns.items():
-            if name in known:
+            if (own := self._hash(name, f"v.{session.identifier(name)}")) is not None:
                 row = fetch_one(
                     session,
-                    f"SELECT string_agg(int8send({self._hash(name, 'v')}), ''::bytea ORDER BY"
-                    f" v.{codes.code}) AS hashes FROM {codes.of_column(name)} AS v",
+                    f"SELECT string_agg(int8send({own}), ''::bytea ORDER BY v.{codes.code})"
+                    f" AS hashes FROM {codes.of_column(name)} AS v",
                 )
                 hashes = np.frombuffer(row["hashes"], dtype=">u8").astype(np.uint64)
                 if np.unique(hashes).size == hashes.size:
                     stored[name] = hashes
                     continue
-            equals = types[name].operator(session, "=")
+            equals = self._types[name].operator(session, "=")
             self._looked[name] = _Looked(column, session.identifier(name), equals)
             numbers = np.arange(column.n_values, dtype=np.uint64)
             stored[name] = hash_numbers(numbers ^ np.uint64(self._seeds[name]))
         return stored
 
-    def _hash(self, name: str, alias: str) -> str:
-        own = f"{alias}.{self._session.identifier(name)}"
-        return f"hash_record_extended(ROW({own}), {self._seeds[name]})"
+    def _hash(self, name: str, value: str) -> str | None:
+        """Write the hash of a value; None where the server cannot tell values by hashes."""
+        type_name, seed = self._types[name].type_name, self._seeds[name]
+        if type_name in HASHES:
+            # Nobody can foresee a seed, so neither the hash of a value nor that of NULL.
+            return f"coalesce({HASHES[type_name]}({value}, {seed}), {seed})"
+        if type_name in _OF_BYTES:
+            value = f"{_OF_BYTES[type_name]}({value})"
+        elif type_name not in _OF_ROWS:
+            return None
+        return f"hash_record_extended(ROW({value}), {seed})"

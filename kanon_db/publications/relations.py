@@ -231,32 +231,30 @@ class DecodedRows:
     columns: Mapping[str, CodedColumn]  # by the quoted names of the rows' columns
     numbers: Mapping[str, AnyIntArray]  # shape (n_records,); likewise; they come after the others
 
-    @property
-    def names(self) -> list[str]:
-        """The quoted names of all columns."""
-        return [*self.columns, *self.numbers]
-
-    @property
-    def shape(self) -> str:
-        """SQL for rows with these columns."""
+    def write(self, staging: StagedRelations, suffix: str, order: AnyIntArray) -> None:
+        """Create the table with this suffix, with the rows of some records, in this order."""
         shown = [f"{values.alias}.value AS {name}" for name, values in self._values.items()]
         shown += [f"0 AS {name}" for name in self.numbers]
         tables = [f"{values.table} AS {values.alias}" for values in self._values.values()]
-        return f"SELECT {', '.join(shown)} FROM {', '.join([*tables, '(SELECT) AS one'])}"
+        staging.create_table(
+            suffix, f"SELECT {', '.join(shown)} FROM {', '.join([*tables, '(SELECT) AS one'])}"
+        )
+        table = self.session.identifier(staging.schema, staging.name + suffix)
+        for select, bound in self._parts(order):
+            self.session.fetch(f"INSERT INTO {table} {select}", *bound)
 
-    def parts(self, order: AnyIntArray) -> Iterator[tuple[str, list[Value]]]:
+    def _parts(self, order: AnyIntArray) -> Iterator[tuple[str, list[Value]]]:
         """Select the rows of some records, a part of them at a time."""
         values = self._values
         for start in range(0, order.size, _ROWS_AT_ONCE):
             self.session.done(start, order.size)
             some = order[start : start + _ROWS_AT_ONCE]
             bound: list[Value] = []
-            shown = []
-            for name, column in self.columns.items():
-                code = number_of_row(column.codes[some], bound)
-                shown.append(f"{values[name].of(code)} AS {name}")
-            for name, numbers in self.numbers.items():
-                shown.append(f"{number_of_row(numbers[some], bound)} AS {name}")
+            shown = [
+                values[name].of(number_of_row(column.codes[some], bound))
+                for name, column in self.columns.items()
+            ]
+            shown += [number_of_row(numbers[some], bound) for numbers in self.numbers.values()]
             rows = f"(SELECT generate_series(0, {some.size - 1}) AS i) AS r"
             yield f"SELECT {', '.join(shown)} FROM {rows}", bound
 
@@ -313,5 +311,6 @@ def number_of_row(numbers: AnyIntArray, bound: list[Value]) -> str:
     digits = []
     for shift in range(8 * (n_bytes - 1), -1, -8):
         bound.append((numbers >> shift).astype(np.uint8).tobytes())
-        digits.append(f"(get_byte((SELECT ${len(bound)}::bytea), r.i) << {shift})")
+        byte = f"get_byte((SELECT ${len(bound)}::bytea), r.i)"
+        digits.append(f"({byte} << {shift})" if shift else byte)
     return f"({' | '.join(digits)})"

@@ -308,7 +308,7 @@ def test_the_digest_can_be_checked(parties: Parties, source: str) -> None:
             f"SELECT count(*) || ':' || md5({half.format(0)} || ':' || {half.format(1)})"
             f" FROM published.first{suffix} AS r",
         )
-        for suffix in ("_qit", "_sat")
+        for suffix in ("_val", "_cod")
     ]
     assert digest == " ".join(own)
 

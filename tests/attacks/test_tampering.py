@@ -205,6 +205,17 @@ def test_tampering(parties: Parties, owner: psycopg.Connection, method: str) -> 
             assert failed_checks(owner, method) == [WHOLE], suffix
 
 
+def test_a_number_with_the_same_hash_is_found(parties: Parties, owner: psycopg.Connection) -> None:
+    """The server folds a bigint into half its bits before it hashes it."""
+    kanon = create_source(
+        parties.publisher, "data.wide", "age bigint, value int", [(i, i % 3) for i in range(9)]
+    )
+    kanon.publish("data.wide", "wide", privacy='{"l": 3}', method="anatomy")
+    assert value(owner, "SELECT hashint8extended(1, 5) = hashint8extended(4294967296, 5)")
+    change = "UPDATE published.wide_qit SET age = 4294967296 WHERE age = 1"
+    assert tamper(owner, "wide", change, {}) == ["codes repeat QIT and SAT"]
+
+
 # -- rows ------------------------------------------------------------------------------------------
 
 VIEW = "the materialized view reads only the table of its rows"

@@ -37,7 +37,6 @@ from kanon_db.publications.buckets.learned_weights import is_sound, read_weights
 from kanon_db.publications.codes import CodeTables, Store
 from kanon_db.publications.relations import (
     FOR_THE_ESTIMATOR,
-    DecodedRows,
     Note,
     StagedRelations,
     counting_note,
@@ -132,23 +131,6 @@ def write_qit(
         f"SELECT {names} FROM ({' UNION ALL '.join(parts)}) AS s ORDER BY s.{snapshot.record}",
         *bound,
     )
-
-
-def write_coded_qit(
-    staging: StagedRelations,
-    tables: BucketTables,
-    columns: Sequence[CodedColumn],
-    bucket_ids: CodeArray,
-    order: AnyIntArray,
-) -> None:
-    """Write the quasi-identifiers, given by their codes, with their bucket, in the given order."""
-    named = dict(zip(tables.quasi_identifiers, columns, strict=True))
-    rows = DecodedRows(staging.session, named, {tables.bucket_id: bucket_ids})
-    staging.create_table(QIT, rows.shape)
-    for select, bound in rows.parts(order):
-        staging.session.fetch(
-            f"INSERT INTO {tables.qit} ({', '.join(rows.names)}) {select}", *bound
-        )
 
 
 def _numbered_part(
@@ -391,19 +373,18 @@ def write_weights(
         uncompressed=[layout["weights"]],
     )
     written, planes, strengths = [], 0, {}
-    every = [taken(column.codes, by_bucket) for column in placed]
-    gathered = [taken(column.codes, by_bucket) for column in columns]
+    every = {column.name: taken(column.codes, by_bucket) for column in placed}
     starts = np.append(0, np.cumsum(contents.sizes))
-    bits = taken(positions, by_bucket)
     in_buckets = [taken(codes, contents.codes).astype(np.int32) for codes in found.values.T]
     for name, values, own in zip(tables.sensitive, found.columns, in_buckets, strict=True):
         n_values = len(values.labels)
         session.step("measuring how strongly values depend on quasi-identifiers")
-        records = BucketedRecords(every, own, starts, n_values)
+        records = BucketedRecords([*every.values()], own, starts, n_values)
         hidden = HiddenDependence(records, [one for one in in_buckets if one is not own])
         may_learn = name in learned_attributes and n_values * by_bucket.size <= _MOST_WEIGHTS
         learned = weigh = None
         if thresholds is not None and may_learn:
+            gathered = [every[column.values.column.name] for column in columns]
             records = BucketedRecords(gathered, own, starts, n_values)
             counts = np.bincount(own, minlength=n_values).astype(np.int64)
             session.step("learning how likely values are")
@@ -419,7 +400,7 @@ def write_weights(
         if learned is None:
             continue
         session.step("writing the weights of values")
-        _insert_weights(session, tables, name, values, learned, bits)
+        _insert_weights(session, tables, name, values, learned, taken(positions, by_bucket))
         written.append(name)
         planes = max(planes, int(learned[1].most.max()).bit_length())
     return written, planes, strengths

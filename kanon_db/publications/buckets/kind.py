@@ -8,20 +8,17 @@ totals come from the published table.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from kanon_db.algorithms.bucketization.buckets import BucketContents
-from kanon_db.algorithms.bucketization.privacy import (
-    FPrimePrivacy,
-    PrivacySpecification,
-)
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpecification
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.sources import require_sensitive
@@ -33,10 +30,7 @@ from kanon_db.publications.buckets._derived_tables import (
     write_codes_and_weights,
     write_derived_tables,
 )
-from kanon_db.publications.buckets.assignment_methods import (
-    AssignedRecords,
-    redraw_buckets,
-)
+from kanon_db.publications.buckets.assignment_methods import AssignedRecords, redraw_buckets
 from kanon_db.publications.buckets.bucket_measurement import (
     answer_from_buckets,
     attack_buckets,
@@ -53,13 +47,12 @@ from kanon_db.publications.buckets.bucket_relations import (
     most_values,
     number_buckets,
     tables_of,
-    write_coded_qit,
     write_qit,
     write_sat,
 )
 from kanon_db.publications.buckets.methods import ValueProtection
 from kanon_db.publications.buckets.request import BucketRequest
-from kanon_db.publications.codes import CodeTables, check_bucket_codes
+from kanon_db.publications.codes import CodeTables, SideCheck, StoreCheck
 from kanon_db.publications.guarantees import (
     buckets_in_words,
     check_exposure,
@@ -79,7 +72,7 @@ from kanon_db.publications.kind import (
     bytes_of_texts,
     measure_bounds,
 )
-from kanon_db.publications.relations import Note, StagedRelations, check_relations
+from kanon_db.publications.relations import DecodedRows, Note, StagedRelations, check_relations
 from kanon_db.publications.results import (
     Attack,
     Check,
@@ -88,10 +81,10 @@ from kanon_db.publications.results import (
     Remark,
     check_waiting,
 )
-from kanon_db.query.layout import QIT, SAT, SUFFIXES, BucketTables, Quotes
+from kanon_db.query.layout import CODES, QIT, SAT, SUFFIXES, VALUES, BucketTables, Quotes
 from kanon_db.randomness import SecureRandom
-from kanon_db.session import Session
-from kanon_db.session.protocol import Row, shared
+from kanon_db.session import Session, fetch_one
+from kanon_db.session.protocol import Row, run_with_helper, shared
 from kanon_db.transfer.allowance import Allowance, Needs
 from kanon_db.transfer.coded_columns import CodedRecords, most_bytes_read, read_few_values
 from kanon_db.transfer.columns import (
@@ -101,6 +94,7 @@ from kanon_db.transfer.columns import (
     find_relation,
     fix_labels,
     label,
+    parts_of,
 )
 from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import (
@@ -272,9 +266,11 @@ def examine_buckets(
     if not likely.holds:
         return Examination([relations, likely], {})
     further = [likely]
+    session.step("checking the codes")
+    store = StoreCheck(session, tables, codes, placed_by, bytewise)
     session.step("checking the sizes of buckets")
-    qit = _count_qit(session, tables)
-    sat, profiles = _count_sat(session, tables)
+    qit = _count_qit(session, tables, store.qit)
+    sat, profiles = _count_sat(session, tables, store.sat)
     privacy = PrivacySpecification.parse(json.dumps(parameters["privacy"]))
     session.step("checking the values of buckets")
     exposures = {
@@ -292,7 +288,8 @@ def examine_buckets(
     }
     certain = np.unique(np.concatenate([profile.certain for profile in profiles.values()]))
     n_certain = int(sat.sizes_of(certain).sum())
-    further.append(check_bucket_codes(session, tables, codes, placed_by, bytewise))
+    session.step("checking the codes")
+    further.append(store.check())
     if tables.weighted and further[-1].holds:
         session.step("checking the weights of values")
         further.append(check_weights(session, tables, codes, limits_of(parameters, tables)))
@@ -369,25 +366,24 @@ class _Profile:
         self._firsts = np.array(tables.first_bucket_ids)
         self._sizes = np.array([0, *tables.sizes])
 
-    def add(
-        self, number: str, label: str | None, bucket_ids: AnyIntArray, counts: AnyIntArray
-    ) -> None:
-        """Add the rows of the value with this number."""
-        found: Counter[tuple[int, int]] = Counter()
-        for start in range(0, bucket_ids.size, _ROWS_PER_BLOCK):
-            block = slice(start, start + _ROWS_PER_BLOCK)
-            classes = np.searchsorted(self._firsts, bucket_ids[block], side="right")
-            is_certain = (classes > 0) & (counts[block] == self._sizes[classes])
-            self._certain.append(bucket_ids[block][is_certain])
-            keys = counts[block].astype(np.int64) * self._sizes.size + classes
+    def add(self, rows: _Pairs) -> None:
+        """Add the rows of a value."""
+        width = self._sizes.size
+        for start in range(0, rows.buckets.size, _ROWS_PER_BLOCK):
+            buckets, counts = (
+                one[start : start + _ROWS_PER_BLOCK] for one in (rows.buckets, rows.counts)
+            )
+            classes = np.searchsorted(self._firsts, buckets, side="right")
+            is_certain = (classes > 0) & (counts == self._sizes[classes])
+            self._certain.append(buckets[is_certain])
+            keys = counts.astype(np.int64) * width + classes
             for key, n in zip(*np.unique(keys, return_counts=True), strict=True):
-                count, size_class = divmod(int(key), self._sizes.size)
-                found[count, int(self._sizes[size_class])] += int(n)
-        for (count, size), n in found.items():
-            # A bucket below all numbers has no size.
-            row = (number, label, str(count), str(size) if size else None, str(n))
-            for column, value in zip(self.columns, row, strict=True):
-                column.append(value)
+                count, size_class = divmod(int(key), width)
+                # A bucket below all numbers has no size.
+                size = str(self._sizes[size_class]) if self._sizes[size_class] else None
+                row = (rows.number, rows.label, str(count), size, str(n))
+                for column, value in zip(self.columns, row, strict=True):
+                    column.append(value)
 
     @property
     def certain(self) -> AnyIntArray:
@@ -420,76 +416,95 @@ def _read_counts(session: Session, tables: BucketTables, statement: str) -> Iter
     yield from rows
 
 
-def _count_qit(session: Session, tables: BucketTables) -> _Buckets:
+def _count_qit(session: Session, tables: BucketTables, side: SideCheck) -> _Buckets:
+    """Count the records of each bucket, and add each row to what the store is compared with."""
     found = _Buckets(tables)
-    bucket_id = tables.bucket_id
-    for row in _read_counts(
-        session,
-        tables,
-        "SELECT count(*) AS n, string_agg(s.sent, ''::bytea) AS buckets"
-        f" FROM (SELECT {bucket_id} AS bucket, int4send({bucket_id}) AS sent FROM {tables.qit}"
-        f" OFFSET 0) AS s{_grouped_by(tables)}",
-    ):
-        found.add(row["n"], np.frombuffer(row["buckets"] or b"", dtype=">i4"))
+    sent, joins = side.sent(lambda name: f"r.{session.identifier(name)}")
+    fields = np.dtype([*side.fields, ("bucket", ">i4")])
+    for part in parts_of(session, tables.qit, tables.n_records, "r"):
+        with run_with_helper(session):
+            row = fetch_one(
+                session,
+                "SELECT count(*) AS n, string_agg(s.sent, ''::bytea) AS rows FROM (SELECT"
+                f" {sent} || int4send(r.{tables.bucket_id}) AS sent"
+                f" FROM {tables.qit} AS r{joins} WHERE {part} OFFSET '0') AS s",
+            )
+        lines = np.frombuffer(row["rows"] or b"", dtype=fields)
+        found.add(row["n"], lines["bucket"])
+        side.add(lines, lines["bucket"])
     return found
 
 
-def _count_sat(session: Session, tables: BucketTables) -> tuple[_Buckets, dict[str, _Profile]]:
-    """Count the rows of each bucket, and of each attribute the values in it."""
+def _count_sat(
+    session: Session, tables: BucketTables, side: SideCheck
+) -> tuple[_Buckets, dict[str, _Profile]]:
+    """Count the rows of each bucket, and of each attribute the values in it.
+
+    Rows are added to what the store is compared with.
+    """
     found = _Buckets(tables)
     profiles = {name: _Profile(tables) for name in tables.sensitive}
-    columns = [*tables.sensitive.values()]
-
-    def rows(named: str) -> str:
-        return (
-            f"SELECT {tables.bucket_id} AS bucket, {named}, {tables.count} AS n FROM {tables.sat}"
-        )
-
+    together = {name: f"value_{i}" for i, name in enumerate(tables.sensitive)}
+    rows = ", ".join(f"{sql} AS {together[name]}" for name, sql in tables.sensitive.items())
+    rows = f"SELECT {tables.bucket_id} AS bucket, {rows}, {tables.count} AS n FROM {tables.sat}"
     with fix_labels(session):
-        if len(columns) > 1:
-            together = [f"value_{i}" for i in range(len(columns))]
-            named = ", ".join(f"{c} AS {own}" for c, own in zip(columns, together, strict=True))
-            for _, _, n, bucket_ids, counts in _read_pairs(session, tables, rows(named), together):
-                found.add(n, bucket_ids, counts)
-        for name, column in tables.sensitive.items():
-            its_rows = rows(f"{column} AS value")
-            if len(columns) > 1:
-                its_rows = (
-                    "SELECT bucket, value, least(sum(n), 2147483647)::int4 AS n"
-                    f" FROM ({its_rows}) AS r GROUP BY bucket, value"
-                )
-            for number, text, n, bucket_ids, counts in _read_pairs(
-                session, tables, its_rows, ["value"]
-            ):
-                if len(columns) == 1:
-                    found.add(n, bucket_ids, counts)
-                profiles[name].add(number, text, bucket_ids, counts)
+        for read in _read_pairs(session, tables, rows, together, side):
+            found.add(read.rows, read.buckets, read.counts)
+            side.add(read.sent, read.buckets, read.counts)
+            if len(profiles) == 1:
+                profiles[next(iter(profiles))].add(read)
+        for name, value in together.items() if len(profiles) > 1 else ():
+            own = (
+                f"SELECT bucket, {value}, least(sum(n), 2147483647)::int4 AS n"
+                f" FROM ({rows}) AS r GROUP BY bucket, {value}"
+            )
+            for read in _read_pairs(session, tables, own, {name: value}):
+                profiles[name].add(read)
     return found, profiles
 
 
-def _read_pairs(
-    session: Session, tables: BucketTables, rows: str, columns: Sequence[str]
-) -> Iterator[tuple[str, str | None, int, CodeArray, CodeArray]]:
-    """Yield the rows ``(bucket, …, n)`` of each combination of values, of one with its text.
+class _Pairs(NamedTuple):
+    """The rows of the SAT with one combination of values."""
 
-    First come a number that tells combinations apart, the text, and the number of rows; some of
-    these may have no bucket or no count.
-    """
-    values = ", ".join(columns)
-    shown = label("value") if len(columns) == 1 else "NULL::text"
+    number: str  # which tells combinations apart
+    label: str | None  # the text of a value alone
+    rows: int  # of which some may have no bucket or no count
+    buckets: CodeArray
+    counts: CodeArray
+    sent: npt.NDArray[np.void]  # of the values; see :meth:`SideCheck.sent`
+
+
+def _read_pairs(
+    session: Session,
+    tables: BucketTables,
+    rows: str,
+    columns: Mapping[str, str],
+    side: SideCheck | None = None,
+) -> Iterator[_Pairs]:
+    """Yield the rows ``(bucket, …, n)`` of each combination of values, given by their columns."""
+    named = [f"s.{column}" for column in columns.values()]
+    values = ", ".join(named)
+    shown = label(values) if len(columns) == 1 else "NULL::text"
+    sent, joins = "''::bytea", ""
+    if side is not None:
+        sent, joins = side.sent(lambda name: f"s.{columns[name]}")
     for row in _read_counts(
         session,
         tables,
         # A prepared statement fails where the collation of its result has changed since.
         f'SELECT dense_rank() OVER (ORDER BY {values}) AS number, {shown} COLLATE "C" AS label,'
-        f" rows, pairs FROM (SELECT {values}, count(*) AS rows,"
+        f" s.rows, s.pairs, {sent} AS sent FROM (SELECT {values}, count(*) AS rows,"
         " string_agg(s.sent, ''::bytea) AS pairs FROM (SELECT r.*,"
         f" int4send(r.bucket) || int4send(r.n) AS sent FROM ({rows}) AS r OFFSET 0) AS s"
-        f"{_grouped_by(tables, *(f's.{column}' for column in columns))}) AS s",
+        f"{_grouped_by(tables, *named)}) AS s{joins}",
     ):
         pairs = np.frombuffer(row["pairs"] or b"", dtype=_PAIR)
         buckets, counts = (pairs[key].astype(np.int32) for key in ("bucket", "count"))
-        yield str(row["number"]), row["label"], row["rows"], buckets, counts
+        fields = np.dtype([] if side is None else side.fields)
+        yield _Pairs(
+            str(row["number"]), row["label"], row["rows"], buckets, counts,
+            np.frombuffer(row["sent"], fields) if side else np.empty(0, fields),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -526,8 +541,8 @@ class Buckets(Kind):
     protects_several = True
 
     def digested(self, layout: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG002
-        """Name QIT and SAT."""
-        return (QIT, SAT)
+        """Name the codes, from which QIT and SAT follow."""
+        return (VALUES, CODES)
 
     def prepare(self, request: BucketRequest, source: Source) -> None:
         """Refuse a source without a sensitive attribute, or whose people get other records."""
@@ -616,7 +631,8 @@ class Buckets(Kind):
         session.step("writing the quasi-identifier table")
         if isinstance(job.records, CodedRecords):
             named = [assignment.columns[name] for name in source.quasi_identifiers]
-            write_coded_qit(staging, tables, named, bucket_ids, order)
+            columns = dict(zip(tables.quasi_identifiers, named, strict=True))
+            DecodedRows(session, columns, {tables.bucket_id: bucket_ids}).write(staging, QIT, order)
         else:
             write_qit(staging, tables, job.snapshot, bucket_ids, order)
         contents = BucketContents.of(codes, bucket_ids, setting)

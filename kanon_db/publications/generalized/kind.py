@@ -82,6 +82,7 @@ from kanon_db.publications.rows.row_kind import (
     RowKind,
     bytes_of_cells,
     bytes_of_shares,
+    check_cells,
     loss_metrics,
 )
 from kanon_db.publications.rows.row_relations import (
@@ -683,7 +684,8 @@ class Generalized(RowKind):
         cells = cells_of_classes(microdata, dense, job.pulse())
         measured = measure_classes(microdata, dense, cells)
         table = rows.write_cells([distinct_cells(own) for own in cells])
-        outside = rows.write(table, dense)
+        outside = rows.count_outside(table, dense[np.newaxis])
+        rows.write(table, dense)
         constraints = constraints_of(request, job.source)
         exposures = {
             name: exposure
@@ -709,7 +711,11 @@ class Generalized(RowKind):
                 session.warn,
                 with_entities=job.source.entity is not None,
             ),
-            checks=[inside, *_count_entities(job, rows, table, dense)],
+            checks=[
+                inside,
+                check_cells(session, table.table, table),
+                *_count_entities(job, rows, table, dense),
+            ],
             metrics=loss_metrics(
                 job.source, measured, gcp_ob=measured.ob_gcp, binary_loss=measured.binary_loss
             ),

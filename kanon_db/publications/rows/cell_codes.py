@@ -33,6 +33,7 @@ from kanon_db.algorithms.recoding.generalized_cells import (
 )
 from kanon_db.catalog.entries import Publication
 from kanon_db.publications.codes import (
+    HASHES,
     SIZES_OF_CLASSES,
     Chunk,
     CodeTables,
@@ -69,24 +70,6 @@ from kanon_db.transfer.columns import fix_labels, int4_bytes, label, parts_of, w
 # **Source:** hashes of the cells of a row, one function for each column, combined by exclusive or:
 # simple tabulation (M. Patrascu and M. Thorup, JACM 2012), with the server's own hash functions.
 
-_HASHES: Final = {
-    "smallint": "hashint2extended",
-    "integer": "hashint4extended",
-    "text": "hashtextextended",
-    "character varying": "hashtextextended",
-    "text[]": "hash_array_extended",
-    "int4range": "hash_range_extended",
-    "daterange": "hash_range_extended",
-    "numrange": "hash_range_extended",
-}
-"""The functions of 64 bits by which the server hashes a type, so that equal cells have equal ones.
-
-The server folds wider numbers and times into half their bits first, so some always share a hash:
-these are looked up by number. So are columns in which two cells have the same hash with every seed,
-such as ranges to infinity and to NaN.
-"""
-
-
 _ROWS_AT_ONCE: Final = 1 << 20
 
 
@@ -104,7 +87,7 @@ class _Hashing:
         self._seeds = {
             name: (secrets.randbits(62), secrets.randbits(62))  # of values, and of NULL
             for name in (*rows.cells, *rows.others)
-            if name not in rows.ends and numbering.type_of(name) in _HASHES
+            if name not in rows.ends and numbering.type_of(name) in HASHES
         }
         # A cell that the table has twice is looked up, and found twice.
         self._hashed = {
@@ -200,7 +183,7 @@ class _Hashing:
     def _hash(self, name: str, alias: str) -> str:
         """Write the hash of a cell."""
         of_value, of_null = self._seeds[name]
-        hashing = _HASHES[self._numbering.type_of(name)]
+        hashing = HASHES[self._numbering.type_of(name)]
         cell = f"{alias}.{self._numbering.session.identifier(name)}"
         return f"coalesce({hashing}({cell}, {of_value}), {of_null})"
 

@@ -7,7 +7,6 @@ source is read as codes, and the check that the original values lie in the cells
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -56,6 +55,8 @@ from kanon_db.publications.rows.distinct_cells import (
     ClassSizes,
     ShownRows,
     SourceColumns,
+    packed_rows,
+    packing,
 )
 from kanon_db.publications.rows.published_rows import (
     AttackedRows,
@@ -66,7 +67,6 @@ from kanon_db.publications.rows.published_rows import (
 )
 from kanon_db.publications.rows.recoded_cells import GeneralizedColumn, microdata_of, write_cells
 from kanon_db.publications.rows.row_relations import (
-    CellCover,
     check_digest,
     digest_rows,
     finish_rows,
@@ -87,10 +87,17 @@ from kanon_db.query.layout import (
     RowView,
 )
 from kanon_db.session import Session, fetch_one
-from kanon_db.session.protocol import roomy
+from kanon_db.session.protocol import grouping_by_hash, joining_by_hash, roomy
 from kanon_db.transfer.allowance import Allowance, Needs
 from kanon_db.transfer.coded_columns import CodedRecords
-from kanon_db.transfer.columns import ColumnType, Relation, fix_labels, int4_bytes, with_numbers
+from kanon_db.transfer.columns import (
+    ColumnType,
+    Relation,
+    fix_labels,
+    int4_bytes,
+    parts_of,
+    with_numbers,
+)
 from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import DistinctValues, read_known_codes
 
@@ -618,6 +625,76 @@ def _keys(codes: AnyIntArray, cells: CellColumn, one: AnyIntArray, n_values: int
     return keys
 
 
+def check_cells(session: Session, relation: str, table: CellTable) -> Check:
+    """Check that a relation, quoted, shows the cells that were made, each combination once.
+
+    The columns' cells are looked up in their own tables, not in that of the combinations.
+    """
+    bases = [1 + column.n_cells for column in table.columns.values()]
+    expected, digits, joins = [], [], ""
+    for i, (name, column) in enumerate(table.columns.items()):
+        first = _first_numbers(session, column)
+        expected.append(first[column.of_combination])
+        cells, number, cell = f"{column.table} AS c", f"c.{column.number}", f"c.{column.cell}"
+        looked_up = f"(SELECT {number} AS number, {cell} AS cell FROM {cells})"
+        if (first < np.arange(column.n_cells)).any():
+            looked_up = f"(SELECT min({number}) AS number, {cell} AS cell FROM {cells} GROUP BY 2)"
+        joins += f" LEFT JOIN {looked_up} AS p{i} ON v.{name} OPERATOR(pg_catalog.=) p{i}.cell"
+        null = f"(SELECT min({number}) FROM {cells} WHERE num_nulls({cell}) = 1)"
+        digits.append(
+            f"coalesce(p{i}.number, CASE WHEN num_nulls(v.{name}) = 1 THEN {null} END, -1) + 1"
+        )
+    sent = []
+    for start, end in packing(bases):
+        digit = digits[start]
+        for i in range(start + 1, end):
+            digit = f"({digit})::int8 * {bases[i]} + {digits[i]}"
+        sent.append(f"int8send({digit})")
+    found = [np.empty((0, len(sent)), dtype=np.int64)]
+    for part in parts_of(session, relation, table.n_combinations, "v"):
+        with joining_by_hash(session):
+            row = fetch_one(
+                session,
+                f"SELECT string_agg({' || '.join(sent)}, ''::bytea) AS numbers"
+                f" FROM {relation} AS v{joins} WHERE {part}",
+            )
+        numbers = np.frombuffer(row["numbers"] or b"", dtype=">i8").astype(np.int64)
+        found.append(numbers.reshape(-1, len(sent)))
+    shown = _in_order(np.concatenate(found))
+    del found, row, numbers
+    made = packed_rows(bases, [], np.arange(table.n_combinations), expected)
+    del expected
+    same = np.array_equal(shown, _in_order(np.column_stack(made)))
+    return Check(
+        "the cells that were made are published",
+        "the same combinations",
+        f"{'the same' if same else 'other'} combinations",
+        holds=same,
+    )
+
+
+def _first_numbers(session: Session, column: CellColumn) -> AnyIntArray:
+    """Return, for each number of a cell, the least one of those that look the same.
+
+    They may be of different codes: where two labels of a hierarchy have the same text, for example.
+    """
+    numbers = np.arange(column.n_cells, dtype=np.min_scalar_type(-1 - column.n_cells))
+    cells, number = f"{column.table} AS c", f"c.{column.number}"
+    with grouping_by_hash(session):
+        found = session.fetch(
+            f"SELECT {number} AS number, d.first FROM (SELECT c.{column.cell} AS cell,"
+            f" min({number}) AS first FROM {cells} GROUP BY 1 HAVING count(*) > 1) AS d"
+            f" JOIN {cells} ON c.{column.cell} OPERATOR(pg_catalog.=) d.cell"
+        )
+    for row in found:
+        numbers[row["number"]] = row["first"]
+    return numbers
+
+
+def _in_order(rows: AnyIntArray) -> AnyIntArray:
+    return rows[np.lexsort(rows.T)]
+
+
 @dataclass(frozen=True, eq=False)
 class RecodedRows:
     """A source whose quasi-identifiers are going to be published as ranges and sets."""
@@ -666,39 +743,28 @@ class RecodedRows:
         """Write the cells of each quasi-identifier."""
         return write_cells(self._job.staging, self.view, self._columns, cells, self._job.random)
 
-    def write(self, table: CellTable, cell_of_record: AnyIntArray) -> int:
+    def write(self, table: CellTable, cell_of_record: AnyIntArray) -> None:
         """Write the rows in random order, each with the other columns of a record and its cells.
 
-        `cell_of_record`, shape (n_records,), has -1 for a record that is left out. Returns how many
-        records were not written, since an original value is not in its cell.
+        `cell_of_record`, shape (n_records,), has -1 for a record that is left out.
         """
         with fix_labels(self._job.session):
-            return write_row_view(
-                self._job, self.view, table, cell_of_record, self._covering(table)
-            )
+            write_row_view(self._job, self.view, table, cell_of_record)
 
     def count_outside(self, table: CellTable, assignments: CodeArray) -> int:
-        """Count the records with an original value outside its cell; see :func:`count_outside`."""
+        """Count the records with an original value outside its cell; see :func:`count_outside`.
+
+        A record with -1 in an assignment is left out.
+        """
         job, records = self._job, self._job.records
         if isinstance(records, CodedRecords):
             codes = [column.codes for column in self._read.quasi_identifiers]
         else:
             codes = list(read_known_codes(job.snapshot, self._read.values).T)
+        is_left_out = (assignments < 0).any(axis=0)
+        if is_left_out.any():
+            codes, assignments = [own[~is_left_out] for own in codes], assignments[:, ~is_left_out]
         return count_outside(job.session, codes, self._columns, table, assignments)
-
-    def _covering(self, table: CellTable) -> CellCover:
-        suffix, shown, inside, whole = secrets.token_hex(8), list[str](), list[str](), list[str]()
-        named = zip(self._columns, self.view.quasi_identifiers, strict=True)
-        for place, (column, name) in enumerate(named):
-            low, high = (f"kanon_{end}_{place}_{suffix}" for end in ("low", "high"))
-            shown += (f"{sql} AS {end}" for sql, end in column.ends(name, low, high))
-            inside.append(column.covers(name, low, high))
-            if not column.has_whole_ends:
-                whole.append(f"c.{name}")
-        # The first columns of a row are found fastest, and a narrow table is joined in less time.
-        shown = [f"c.{table.number}", *shown, *whole]
-        cells = f"(SELECT {', '.join(shown)} FROM {table.table} AS c OFFSET 0)"
-        return CellCover(cells, " AND ".join(inside))
 
     def finish(
         self,

@@ -197,18 +197,6 @@ class RowsWithEntities:
         self.session.fetch(f"DROP TABLE {self.table}")
 
 
-@dataclass(frozen=True)
-class CellCover:
-    """SQL that tells whether the original values of a record lie within its cells."""
-
-    cells: str  # SQL for the table of cells, with what `inside` needs
-    inside: str  # a condition on a record ``s`` and its cells ``c``
-
-    def kept(self, number: str, of_record: str) -> str:
-        """Write the join of records ``s`` with their cells, by their numbers, and the condition."""
-        return f"JOIN {self.cells} AS c ON c.{number} = s.{of_record} WHERE {self.inside}"
-
-
 def settle_classes(job: Job[Any], class_of_record: AnyIntArray) -> CodeArray:
     """Draw from who is in a class with whom from here on; -1 is a record that is left out.
 
@@ -227,29 +215,25 @@ def write_row_view(
     view: RowView,
     cells: CellTable,
     combination_of_record: AnyIntArray,
-    covering: CellCover | None = None,  # rows are only written where it holds
-) -> int:
+) -> None:
     """Write the published rows in a random order, and materialize the view.
 
     Rows are written with the numbers of their cells, a fraction as wide as with the cells. To join
     them in the view, the server may read either table first: both are in a random order.
 
-    `combination_of_record`, shape (n_records,), has -1 for a record that is left out. Returns how
-    many records were not written because `covering` does not hold.
+    `combination_of_record`, shape (n_records,), has -1 for a record that is left out.
     """
     session = job.session
     session.step("writing the published rows")
     names = [session.identifier(column) for column in view.columns]
     others = [name for name in names if name not in cells.columns]
     if isinstance(job.records, CodedRecords):
-        _write_decoded(job, job.records, view, cells, combination_of_record, covering, others)
+        _write_decoded(job, job.records, cells, combination_of_record, others)
     else:
-        _write_copied(job, cells, combination_of_record, covering, others)
+        _write_copied(job, cells, combination_of_record, others)
     session.step("materializing the view")
     with roomy(session), run_with_helper(session):
         job.staging.materialize_join(ROWS, CELLS, cells.name, view.columns)
-    row = fetch_one(session, f"SELECT count(*) AS n FROM {view.rows}")
-    return int(np.count_nonzero(combination_of_record >= 0)) - int(row["n"])
 
 
 def write_batches(
@@ -308,7 +292,6 @@ def _write_copied(
     job: Job[Any],
     cells: CellTable,
     combination_of_record: AnyIntArray,
-    covering: CellCover | None,
     others: Sequence[str],
 ) -> None:
     """Write the rows of records of which the server has a copy."""
@@ -322,13 +305,11 @@ def _write_copied(
         session, snapshot.table, (1, index), (2, index), widths=(width, place_width)
     )
     shown = [f"s.{its_cells} AS {cells.number}", *(f"s.{name}" for name in others)]
-    kept = f"WHERE s.{its_cells} < {cells.n_combinations}"
-    if covering is not None:
-        kept = covering.kept(cells.number, its_cells)
     with roomy(session):
         job.staging.fill_table(
             ROWS,
-            f"SELECT {', '.join(shown)} FROM {numbered} AS s {kept} ORDER BY s.{place}",
+            f"SELECT {', '.join(shown)} FROM {numbered} AS s"
+            f" WHERE s.{its_cells} < {cells.n_combinations} ORDER BY s.{place}",
             numbers,
             places,
         )
@@ -337,26 +318,16 @@ def _write_copied(
 def _write_decoded(
     job: Job[Any],
     records: CodedRecords,
-    view: RowView,
     cells: CellTable,
     combination_of_record: AnyIntArray,
-    covering: CellCover | None,
     others: Sequence[str],
 ) -> None:
     """Write the rows of records that are known by their codes."""
-    session = job.session
-    known = {session.identifier(name): column for name, column in records.columns.items()}
-    columns = known if covering is not None else {name: known[name] for name in others}
-    numbers = cells.numbers_of(combination_of_record)
-    rows = DecodedRows(session, columns, {cells.number: numbers})
-    shown = f"s.{cells.number}", *(f"s.{name}" for name in others)
-    select = f"SELECT {', '.join(shown)} FROM"
-    job.staging.create_table(ROWS, f"{select} ({rows.shape}) AS s")
-    kept = "" if covering is None else covering.kept(cells.number, cells.number)
+    named = {job.session.identifier(name): column for name, column in records.columns.items()}
+    numbers = {cells.number: cells.numbers_of(combination_of_record)}
     order = job.random.permutation(records.n_records)
-    with roomy(session):
-        for part, bound in rows.parts(order[taken(combination_of_record, order) >= 0]):
-            session.fetch(f"INSERT INTO {view.rows} {select} ({part} OFFSET 0) AS s {kept}", *bound)
+    rows = DecodedRows(job.session, {name: named[name] for name in others}, numbers)
+    rows.write(job.staging, ROWS, order[taken(combination_of_record, order) >= 0])
 
 
 def finish_rows(
