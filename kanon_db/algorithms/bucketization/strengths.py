@@ -11,9 +11,10 @@ is ecological regression (L. Goodman 1953, G. King 1997), which holds as groups 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from kanon_db.algorithms.bucketization.buckets import BucketedRecords
 from kanon_db.algorithms.ground.arrays import (
@@ -22,6 +23,7 @@ from kanon_db.algorithms.ground.arrays import (
     CodeArray,
     FloatArray,
     IntArray,
+    numbered,
 )
 
 USUAL: Final = 0.1
@@ -92,10 +94,10 @@ class HiddenDependence:
         ]
         self._shares = counts / np.maximum(sizes, 1)[:, np.newaxis]
         self._marks, self._named = _draw_sets(sample.columns, random)
-        marked = _add_up(self._marks, sample.starts[:-1])
+        marked = _add_up(self._marks, sample.starts[:-1], axis=1).T.astype(np.float64)
         inside = marked.sum(axis=0) - (marked**2 / np.maximum(sizes, 1)[:, np.newaxis]).sum(axis=0)
         varies = inside >= _LEAST_INSIDE
-        self._marks, self._named = self._marks[:, varies], self._named[varies]
+        self._marks, self._named = self._marks[varies], self._named[varies]
         self._noise = inside[varies] / max(sample.n_records - sizes.size, 1)
         firsts = np.flatnonzero(np.diff(cells[chosen], prepend=-1))
         sides = [_in_cells(one, sizes, firsts) for one in (counts, marked[:, varies])]
@@ -139,7 +141,7 @@ class HiddenDependence:
         products = self._products
         if weigh is not None:
             weights = _add_parts(weigh(self._places), self._part_of)
-            learned = self._scale * ((weights - self._shares[self._bucket]).T @ self._marks)
+            learned = self._scale * ((weights - self._shares[self._bucket]).T @ self._marks.T)
             slopes = np.linalg.pinv(self._inside, rcond=1e-3, hermitian=True) @ learned
             products = products - (self._directions * self._between) @ self._directions.T @ slopes
         chance = self._chance[:, np.newaxis]
@@ -197,9 +199,12 @@ def _count(parts: IntArray, bucket: IntArray, n_buckets: int) -> FloatArray:
     return counts.reshape(n_buckets, n_parts).astype(np.float64)
 
 
-def _add_up(numbers: FloatArray, firsts: IntArray) -> FloatArray:
-    """Add up runs of rows, which begin there."""
-    sums: FloatArray = np.add.reduceat(numbers, firsts) if firsts.size else numbers
+def _add_up(numbers: npt.NDArray[Any], firsts: IntArray, axis: int = 0) -> npt.NDArray[Any]:
+    """Add up runs of rows, or of columns, which begin there; count those that are true."""
+    if not firsts.size:
+        return numbers
+    kind = np.int64 if numbers.dtype == np.bool_ else numbers.dtype
+    sums: npt.NDArray[Any] = np.add.reduceat(numbers, firsts, axis=axis, dtype=kind)
     return sums
 
 
@@ -220,7 +225,7 @@ def find_cells(records: BucketedRecords) -> IntArray:
     Several buckets lie on either side; of buckets that are drawn from all records, there is one.
     """
     n_buckets = records.starts.size - 1
-    cells = np.zeros(n_buckets, np.int64)
+    cells: IntArray = np.zeros(n_buckets, np.int64)
     if not records.n_records:
         return cells
     bounds = [
@@ -230,29 +235,61 @@ def find_cells(records: BucketedRecords) -> IntArray:
         )
         for codes in map(_narrow, records.columns)
     ]
-    waiting, n_cells = [np.arange(n_buckets)], 0
-    while waiting:
-        own = waiting.pop()
-        sides = [_divide(least[own], most[own]) for least, most in bounds]
-        size, is_upper = max(sides, key=lambda side: side[0], default=(0, None))
-        if size < _LEAST_BESIDE or is_upper is None:
-            cells[own] = n_cells
-            n_cells += 1
-        else:
-            waiting += [own[~is_upper], own[is_upper]]
+    waiting = np.arange(n_buckets)  # those of cells that may be cut
+    while waiting.size:
+        own = numbered(cells[waiting])
+        sizes = np.bincount(own)
+        smaller, attribute, last = np.zeros((3, sizes.size), np.int64)
+        for place, (least, most) in enumerate(bounds):
+            found, codes = _find_even_cuts(own, sizes, least[waiting], most[waiting])
+            better = found > smaller
+            smaller[better], last[better], attribute[better] = found[better], codes[better], place
+        is_cut = (smaller >= _LEAST_BESIDE)[own]
+        waiting, own = waiting[is_cut], own[is_cut]
+        is_lower = np.zeros(waiting.size, np.bool_)
+        for place, (least, _) in enumerate(bounds):
+            mine = attribute[own] == place
+            is_lower[mine] = least[waiting[mine]] <= last[own[mine]]
+        cells *= 2
+        cells[waiting] += is_lower
+        cells = numbered(cells)
     return cells
 
 
-def _divide(least: AnyIntArray, most: AnyIntArray) -> tuple[int, BoolArray | None]:
-    """Find the most even cut that no bucket crosses, and who lies above it."""
-    order = np.argsort(least, kind="stable")
-    ends = np.maximum.accumulate(most[order])
-    above = np.flatnonzero(least[order][1:] > ends[:-1]) + 1
-    if not above.size:
-        return 0, None
-    smaller = np.minimum(above, least.size - above)
-    best = int(smaller.argmax())
-    return int(smaller[best]), least > ends[above[best] - 1]
+def _find_even_cuts(
+    own: IntArray, sizes: IntArray, least: AnyIntArray, most: AnyIntArray
+) -> tuple[IntArray, IntArray]:
+    """Find the most even cut of each cell that no bucket crosses.
+
+    Returns how many buckets its smaller side has, 0 where there is none, and its last lower code.
+    """
+    width = int(most.max()) + 1
+    begins, ends = own * width + least, own * width + most
+    if sizes.size * width <= _MOST_COUNTED * own.size:
+        begun, below = (
+            np.cumsum(np.bincount(keys, minlength=sizes.size * width).reshape(-1, width), axis=1)
+            for keys in (begins, ends)
+        )
+        # What has begun by a code has ended there.
+        sides = np.where(begun == below, np.minimum(below, sizes[:, np.newaxis] - below), 0)
+        codes = sides.argmax(axis=1)
+        return sides[np.arange(sizes.size), codes], codes
+    begins.sort()
+    ends.sort()
+    last = np.cumsum(sizes) - 1
+    n_lower = np.arange(1, own.size + 1) - np.repeat(last + 1 - sizes, sizes)
+    sides = np.minimum(n_lower, np.repeat(sizes, sizes) - n_lower)
+    sides[:-1][ends[:-1] >= begins[1:]] = 0
+    sides[last] = 0
+    # The first one of the most even ones
+    best = np.maximum.reduceat(sides * (own.size + 1) - n_lower, last + 1 - sizes)
+    places = last - sizes + -best % (own.size + 1)
+    found = sides[places]
+    return found, np.where(found > 0, ends[places] % width, 0)
+
+
+_MOST_COUNTED: Final = 8
+"""Codes for each bucket, at most, that are counted: beyond, sorting takes less time."""
 
 
 def _narrow(codes: AnyIntArray) -> AnyIntArray:
@@ -262,18 +299,18 @@ def _narrow(codes: AnyIntArray) -> AnyIntArray:
 
 def _draw_sets(
     columns: Sequence[AnyIntArray], random: np.random.Generator
-) -> tuple[FloatArray, BoolArray]:
+) -> tuple[BoolArray, BoolArray]:
     """Mark the records of each set, and the columns that it is of; both by set."""
     n = columns[0].size if columns else 0
     ends = [np.cumsum(np.bincount(codes)) for codes in columns]
-    marks = np.ones((n, _SETS), np.bool_)
+    marks = np.ones((_SETS, n), np.bool_)
     named = np.zeros((_SETS, len(columns)), np.bool_)
     for number in range(_SETS if n else 0):
         n_named = min(1 + int(random.random() * _MOST_NAMED), len(columns))
         named[number, np.argsort(random.random(len(columns)))[:n_named]] = True
         for column in np.flatnonzero(named[number]).tolist():
-            marks[:, number] &= _draw_codes(ends[column], random)[columns[column]]
-    return marks.astype(np.float64), named
+            marks[number] &= _draw_codes(ends[column], random)[columns[column]]
+    return marks, named
 
 
 def _draw_codes(ends: IntArray, random: np.random.Generator) -> BoolArray:
