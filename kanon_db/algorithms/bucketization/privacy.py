@@ -30,6 +30,8 @@ from kanon_db.algorithms.ground.exact_numbers import (
 from kanon_db.errors import IneligibleError, InvalidParameterError
 
 _SIZES_PER_BLOCK = 64
+_MOST_KEPT = 1 << 20
+"""Occurrence limits that are kept."""
 
 
 @dataclass(frozen=True)
@@ -124,12 +126,33 @@ class FPrimePrivacy:
 
     def of_values(self, values: IntArray) -> FPrimePrivacy:
         """Return the thresholds of the values at some positions."""
-        some = FPrimePrivacy(tuple(self.thresholds[i] for i in values.tolist()))
+        # Thousands of cells have some of the values each; what is known of these is not found anew.
+        some = object.__new__(FPrimePrivacy)
         numerators, denominators, largest = self._in_arrays
-        # Thousands of cells have some of the values each; fractions are compared only once.
-        vars(some)["_in_arrays"] = numerators[values], denominators[values], largest
-        vars(some)["kinds"] = self.kinds[values]
+        vars(some).update(
+            thresholds=tuple(self.thresholds[i] for i in values.tolist()),
+            kinds=self.kinds[values],
+            _in_arrays=(numerators[values], denominators[values], largest),
+            _whole=(self, values),
+        )
         return some
+
+    def limits_up_to(self, largest: int, pulse: Pulse) -> SmallIntArray:
+        """Return the occurrence limits of all sizes from 0 to one of at most 2^15 - 1."""
+        whole, places = vars(self).get("_whole", (None, None))
+        if whole is not None and len(whole.thresholds) * largest <= _MOST_KEPT:
+            limits: SmallIntArray = whole.limits_up_to(largest, pulse)[places]
+            return limits
+        if largest not in self._limits:
+            if self._limits or len(self.thresholds) * largest > _MOST_KEPT:
+                return self.limits_of_many(np.arange(largest + 1), pulse)
+            self._limits[largest] = self.limits_of_many(np.arange(largest + 1), pulse)
+        return self._limits[largest]
+
+    @cached_property
+    def _limits(self) -> dict[int, SmallIntArray]:
+        """Those of one range of sizes: a thousand cells have the same."""
+        return {}
 
     def limits_of_many(self, sizes: IntArray, pulse: Pulse) -> SmallIntArray:
         """Return the occurrence limits of sizes up to 2^15 - 1, a block of sizes at a time."""

@@ -129,8 +129,7 @@ class SettingProblem:
     def of(cls, types: ValueTypes, smallest: int, largest: int, pulse: Pulse) -> SettingProblem:
         """Compute the capacities, and leave out values that are not binding."""
         counts, n_values = types.counts, types.n_values
-        sizes = np.arange(largest + 1)
-        limits = np.ascontiguousarray(types.privacy.limits_of_many(sizes, pulse).T)
+        limits = np.ascontiguousarray(types.privacy.limits_up_to(largest, pulse).T)
         capacity = np.zeros(largest + 1, dtype=np.int64)
         step = max(1, _STEPS_PER_BEAT // (_STEPS_PER_PAIR * counts.size))
         for first in range(smallest, largest + 1, step):
