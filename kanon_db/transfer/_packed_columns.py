@@ -189,6 +189,20 @@ def are_close(ends: Ends, column: ColumnType) -> bool:
     return least > _LEAST and (greatest - least + 2).bit_length() <= _MOST_BITS
 
 
+def widen_ends(least: int, greatest: int) -> tuple[int, int]:
+    """Move ends apart by what a digit has room for, with a bit more; not below 0 from above.
+
+    Examples
+    --------
+    >>> widen_ends(17, 90), widen_ends(0, 1), widen_ends(-3, 3)
+    ((0, 253), (0, 5), (-14, 15))
+    """
+    n_values = greatest - least + 1
+    n_bits = max(min((n_values + 1).bit_length() + 1, _MOST_BITS), (n_values + 1).bit_length())
+    low = max(least - ((1 << n_bits) - 2 - n_values) // 2, 0 if least >= 0 else _LEAST + 1)
+    return low, max(greatest, min(low + (1 << n_bits) - 3, -_LEAST - 1))
+
+
 @dataclass(frozen=True)
 class WholeNumbers(KnownValues):
     """The numbers between two ends."""

@@ -26,6 +26,7 @@ from kanon_db.transfer._packed_columns import (
     are_close,
     list_values,
     read_whole_numbers,
+    widen_ends,
 )
 from kanon_db.transfer.allowance import Allowance
 from kanon_db.transfer.columns import WHOLE_NUMBERS, ColumnType, Relation, selected
@@ -203,6 +204,9 @@ _MOST_BYTES_LISTED: Final = 1 << 16
 _SAMPLE_OF_SOURCE: Final = 30_000
 """Records among which we look for values: one of a thousandth of the records is hardly missed."""
 
+_LEAST_BYTES: Final = 28
+"""Bytes that a row takes in a table, at least."""
+
 _ATTEMPTS: Final = 3
 """Times that records are read anew, because some have values that were not known."""
 
@@ -316,7 +320,7 @@ class _SourceReader:
         numbers = [column for column in columns if column.type_name in WHOLE_NUMBERS]
         if len(numbers) < len(columns) and not self.is_table:
             return None  # before anything is read
-        ends = self._ends(numbers) if numbers else {}
+        ends = (sampled and self._sample_ends(numbers)) or self._ends(numbers)
         close = [column for column in numbers if are_close(ends, column)]
         remaining = [column for column in columns if column not in close]
         listed = self._list_values(remaining, sampled=sampled) if remaining else []
@@ -367,16 +371,39 @@ class _SourceReader:
             return None
         return listing
 
-    def _ends(self, columns: Sequence[ColumnType]) -> Ends:
+    def _sample_ends(self, columns: Sequence[ColumnType]) -> Ends:
+        """Guess ends that hold all whole numbers by a sample; nothing without one.
+
+        Others are found when all are read; a row fewer would be found by no sample.
+        """
+        if not self.is_table or not columns:
+            return {}
+        row = fetch_one(
+            self.session,
+            "SELECT max(pg_relation_size(oid)) FILTER (WHERE relkind <> 'p') AS bytes"
+            " FROM pg_class WHERE oid = to_regclass($1::text)",
+            self.source.quoted(self.session),
+        )
+        # Of large tables, it must be known how many rows there are; of partitioned ones, too.
+        if row["bytes"] is None or row["bytes"] > _LEAST_BYTES * _BYTES_OF_PART // 8:
+            return {}
+        share = min(100.0, 100 * _SAMPLE_OF_SOURCE / max(self.expected.n_records, 1))
+        ends = self._ends(columns, f" TABLESAMPLE SYSTEM ({share:.6f})")
+        return {k: widen_ends(*v) for k, v in ends.items()} if len(ends) == len(columns) else {}
+
+    def _ends(self, columns: Sequence[ColumnType], sample: str = "") -> Ends:
         """Look for the ends of whole numbers."""
+        if not columns:
+            return {}
         names = [self.session.identifier(column.name) for column in columns]
+        read = selected(self.session, self.source, [column.name for column in columns])
         with all_rows(self.session, self.source):
             row = fetch_one(
                 self.session,
                 "SELECT count(*) AS n,"
                 f" ARRAY[{', '.join(f'min({name})' for name in names)}]::int8[] AS least,"
                 f" ARRAY[{', '.join(f'max({name})' for name in names)}]::int8[] AS greatest"
-                f" FROM (SELECT {self._names} FROM {self.source.columns(self.session)}) AS s",
+                f" FROM (SELECT {read} FROM {self.source.columns(self.session, sample)}) AS s",
             )
         self.n_seen = max(self.n_seen, row["n"])
         extremes = zip(columns, row["least"], row["greatest"], strict=True)

@@ -130,9 +130,11 @@ def test_as_they_are_written(
     make(parties, columns)
     texts = written(parties, columns)
     assert read(parties) == texts
+    fetch(parties.publisher, "ANALYZE data.source")
+    monkeypatch.setattr(coded_columns, "_SAMPLE_OF_SOURCE", 300)
+    assert read(parties) == texts
     monkeypatch.setattr(coded_columns, "_BYTES_OF_PART", 3200)
     monkeypatch.setattr(_packed_columns, "_AT_ONCE", 70)
-    fetch(parties.publisher, "ANALYZE data.source")
     assert read(parties) == texts
 
 
