@@ -58,6 +58,9 @@ _CODES: Final = 20_000_000
 """Codes of their features, at most."""
 
 _BATCH: Final = 40_000
+_FEWEST_IN_THREADS: Final = 20_000
+"""Records of a batch: fewer take as long as starting threads for them."""
+
 _ROUNDS, _STEP, _PRIOR_EVERY, _PRIOR_UNTIL, _PRIOR_DRAWS = 60, 0.08, 15, 48, 12
 _FIRST_PRECISION: Final = 100.0
 _LEAST_PRECISION, _MOST_PRECISION = 30.0, 1e4
@@ -109,22 +112,30 @@ def _most_features(n_codes: Sequence[int]) -> int:
     return sum(1 + len(_BINS) * (n > _FINE) for n in n_codes) + sum(1 for _ in pairs)
 
 
-def _features(records: BucketedRecords, n_codes: Sequence[int]) -> list[_Predictor]:
-    """List single attributes, ordered ones also in bins, and pairs of attributes."""
+def _features(
+    records: BucketedRecords, n_codes: Sequence[int]
+) -> tuple[list[_Predictor], CodeArray]:
+    """List single attributes, ordered ones also in bins, and pairs of attributes.
+
+    Returns the codes of the records, too, as :func:`_codes` does.
+    """
     features: list[_Predictor] = []
+    codes = [np.empty((records.n_records, 0), dtype=np.int32)]
     n_effects = 0
 
     def add(attributes: tuple[int, ...], bins: tuple[CodeArray, ...], least: int) -> None:
         nonlocal n_effects
         n_keys = int(np.prod([int(one.max()) + 1 for one in bins]))
         plain = _Predictor(attributes, bins, np.arange(n_keys, dtype=np.int32))
-        kept = np.bincount(plain.of(records.columns), minlength=n_keys) >= least
+        keys = plain.of(records.columns)
+        kept = np.bincount(keys, minlength=n_keys) >= least
         if np.count_nonzero(kept) < 2:
             return
         numbers = np.full(n_keys, -1, dtype=np.int32)
         numbers[kept] = np.arange(n_effects, n_effects + np.count_nonzero(kept))
         n_effects += int(np.count_nonzero(kept))
         features.append(_Predictor(attributes, bins, numbers))
+        codes.append(numbers[keys][:, np.newaxis])
 
     coarse: list[CodeArray] = []
     for attribute, (column, n) in enumerate(zip(records.columns, n_codes, strict=True)):
@@ -145,7 +156,7 @@ def _features(records: BucketedRecords, n_codes: Sequence[int]) -> list[_Predict
         coarse.append(binned[_PAIRED_BINS])
     for one, other in combinations(range(min(len(coarse), _PAIRED)), 2):
         add((one, other), (coarse[one], coarse[other]), _LEAST_ALIKE)
-    return features
+    return features, np.hstack(codes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,9 +173,11 @@ class ValueModel:
         each = max(self._prior.size, len(self._features))
         return records.parts(_NUMBERS_AT_ONCE // each)
 
-    def _scores(self, records: BucketedRecords) -> SingleArray:
+    def _scores(self, records: BucketedRecords, codes: CodeArray | None = None) -> SingleArray:
+        if codes is None:
+            codes = _codes(self._features, records)
         scores = np.empty((records.n_records, self._prior.size), dtype=np.float32)
-        _score(_codes(self._features, records), self._effects, self._prior, scores)
+        _score(codes, self._effects, self._prior, scores)
         return scores
 
     def posteriors(self, records: BucketedRecords, random: np.random.Generator) -> SingleArray:
@@ -281,12 +294,12 @@ def learn(
     )
     if held_out.n_records == 0 or sample.n_records == 0:
         return None
-    features = _features(sample, n_codes)
+    features, codes = _features(sample, n_codes)
     if not features:
         return None
-    if sample.n_records > _LOOKED_AT and _relation(sample, features) < _RELATED:
+    if sample.n_records > _LOOKED_AT and _relation(sample, features, codes) < _RELATED:
         return None
-    fit = _Fit(sample, features, _seed(random))
+    fit = _Fit(sample, features, codes, _seed(random))
     for number in range(1, _ROUNDS + 1):
         pulse.beat()
         fit.step(number, pulse)
@@ -336,7 +349,11 @@ class _Fit:
     """A model while it is fitted."""
 
     def __init__(
-        self, records: BucketedRecords, features: Sequence[_Predictor], seed: np.uint64
+        self,
+        records: BucketedRecords,
+        features: Sequence[_Predictor],
+        codes: CodeArray,
+        seed: np.uint64,
     ) -> None:
         self._records, self._features, self._seed = records, features, seed
         self._lengths = np.array([np.count_nonzero(one.numbers >= 0) for one in features])
@@ -352,7 +369,7 @@ class _Fit:
         self._precisions = np.full(len(features), _FIRST_PRECISION)
         self._parts = records.parts(_BATCH)
         self._values = records.values.copy()
-        self._codes = _codes(features, records)
+        self._codes = codes
 
     @property
     def model(self) -> ValueModel:
@@ -375,7 +392,10 @@ class _Fit:
                 halves[half], seed + np.uint64(half), _PRIOR_DRAWS if is_prior_due else _SWEEPS
             )
 
-        gradients = in_threads(run, range(len(halves)), n_cores(), pulse.of_part())
+        if self._records.starts[high] - self._records.starts[low] < _FEWEST_IN_THREADS:
+            gradients = [run(half, pulse) for half in range(len(halves))]
+        else:
+            gradients = in_threads(run, range(len(halves)), n_cores(), pulse.of_part())
         times = np.float32(self._values.size / sum(one.n_records for one in gradients))
         slopes, prior, information = (
             np.sum([getattr(one, name) for one in gradients], axis=0) * times
@@ -451,7 +471,7 @@ class _Fit:
         self._precisions = np.clip(precisions, _LEAST_PRECISION, _MOST_PRECISION)
 
 
-def _relation(records: BucketedRecords, features: Sequence[_Predictor]) -> float:
+def _relation(records: BucketedRecords, features: Sequence[_Predictor], codes: CodeArray) -> float:
     """Return how much likelier each half of the buckets is by what small effects say of the other.
 
     In standard errors, and in much less time than a fit takes, which ends in `_first_order`.
@@ -460,25 +480,28 @@ def _relation(records: BucketedRecords, features: Sequence[_Predictor]) -> float
     shares = (counts / counts.sum()).astype(np.float32)
     middle = (records.starts.size - 1) // 2
     halves = (records.between(0, middle), records.between(middle, records.starts.size - 1))
+    its_codes = np.split(codes, [halves[0].n_records])
     models = []
-    for half in halves:
-        codes, residuals = _codes(features, half), half.shares - shares
+    for half, own in zip(halves, its_codes, strict=True):
+        residuals = half.shares - shares
         n_effects = sum(np.count_nonzero(one.numbers >= 0) for one in features)
         effects = np.zeros((n_effects, shares.size), dtype=np.float32)
-        _gather(codes, residuals, effects, np.zeros_like(shares))
-        n_equal = np.bincount(codes[codes >= 0], minlength=n_effects).astype(np.float32)
+        _gather(own, residuals, effects, np.zeros_like(shares))
+        n_equal = np.bincount(own[own >= 0], minlength=n_effects).astype(np.float32)
         effects /= n_equal[:, np.newaxis] * shares + np.float32(_FIRST_PRECISION)
         models.append(ValueModel(features, effects, np.log(shares), 0.0))
-    return sum(map(_first_order, models, reversed(halves))) / 2**0.5
+    return sum(map(_first_order, models, reversed(halves), reversed(its_codes))) / 2**0.5
 
 
-def _first_order(model: ValueModel, records: BucketedRecords) -> float:
+def _first_order(
+    model: ValueModel, records: BucketedRecords, codes: CodeArray | None = None
+) -> float:
     """Return how much likelier buckets become by small effects, in standard errors of the sum.
 
     Where values that go with each other's records are swapped, as in a wrong local maximum of the
     likelihood, buckets with more of a value do not have more of the records that it goes with.
     """
-    scores = model._scores(records) - model._prior
+    scores = model._scores(records, codes) - model._prior
     usual = np.exp(model._prior - model._prior.max())
     more = ((records.shares - usual / usual.sum()) * scores).sum(axis=1, dtype=np.float64)
     of_buckets = np.add.reduceat(more, records.starts[:-1])

@@ -159,7 +159,7 @@ def test_many_columns_and_many_values_take_bounded_memory(n_columns: int, n_code
     n_codes_of = [n_codes] * n_columns
     n_sampled = sample_size(n, n_codes_of)
     sample = records.between(0, n_sampled // SIZE)
-    features = value_model._features(sample, n_codes_of)
+    features, _ = value_model._features(sample, n_codes_of)
     assert len(features) <= value_model._most_features(n_codes_of) <= 4 * n_columns + 66
     assert sample.n_records * len(features) <= value_model._CODES
     assert sum(np.count_nonzero(one.numbers >= 0) for one in features) < 200 * len(features)
