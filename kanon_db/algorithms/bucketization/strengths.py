@@ -203,8 +203,10 @@ def _add_up(numbers: npt.NDArray[Any], firsts: IntArray, axis: int = 0) -> npt.N
     """Add up runs of rows, or of columns, which begin there; count those that are true."""
     if not firsts.size:
         return numbers
-    kind = np.int64 if numbers.dtype == np.bool_ else numbers.dtype
-    sums: npt.NDArray[Any] = np.add.reduceat(numbers, firsts, axis=axis, dtype=kind)
+    if numbers.dtype == np.bool_:
+        longest = int(np.diff(firsts, append=numbers.shape[axis]).max())
+        numbers = numbers.view(np.uint8).astype(np.min_scalar_type(longest), copy=False)
+    sums: npt.NDArray[Any] = np.add.reduceat(numbers, firsts, axis=axis, dtype=numbers.dtype)
     return sums
 
 
@@ -241,9 +243,9 @@ def find_cells(records: BucketedRecords) -> IntArray:
         sizes = np.bincount(own)
         smaller, attribute, last = np.zeros((3, sizes.size), np.int64)
         for place, (least, most) in enumerate(bounds):
-            found, codes = _find_even_cuts(own, sizes, least[waiting], most[waiting])
-            better = found > smaller
-            smaller[better], last[better], attribute[better] = found[better], codes[better], place
+            even, codes = _find_even_cuts(own, sizes, least[waiting], most[waiting])
+            better = even > smaller
+            smaller[better], last[better], attribute[better] = even[better], codes[better], place
         is_cut = (smaller >= _LEAST_BESIDE)[own]
         waiting, own = waiting[is_cut], own[is_cut]
         is_lower = np.zeros(waiting.size, np.bool_)
@@ -284,8 +286,7 @@ def _find_even_cuts(
     # The first one of the most even ones
     best = np.maximum.reduceat(sides * (own.size + 1) - n_lower, last + 1 - sizes)
     places = last - sizes + -best % (own.size + 1)
-    found = sides[places]
-    return found, np.where(found > 0, ends[places] % width, 0)
+    return sides[places], np.where(sides[places] > 0, ends[places] % width, 0)
 
 
 _MOST_COUNTED: Final = 8
