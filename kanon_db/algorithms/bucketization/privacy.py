@@ -133,15 +133,15 @@ class FPrimePrivacy:
             thresholds=tuple(self.thresholds[i] for i in values.tolist()),
             kinds=self.kinds[values],
             _in_arrays=(numerators[values], denominators[values], largest),
-            _whole=(self, values),
+            _table=(self, values),
         )
         return some
 
     def limits_up_to(self, largest: int, pulse: Pulse) -> SmallIntArray:
         """Return the occurrence limits of all sizes from 0 to one of at most 2^15 - 1."""
-        whole, places = vars(self).get("_whole", (None, None))
-        if whole is not None and len(whole.thresholds) * largest <= _MOST_KEPT:
-            limits: SmallIntArray = whole.limits_up_to(largest, pulse)[places]
+        table, places = vars(self).get("_table", (None, None))
+        if table is not None and len(table.thresholds) * largest <= _MOST_KEPT:
+            limits: SmallIntArray = table.limits_up_to(largest, pulse)[places]
             return limits
         if largest not in self._limits:
             if self._limits or len(self.thresholds) * largest > _MOST_KEPT:
