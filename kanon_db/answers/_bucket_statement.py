@@ -266,8 +266,8 @@ class BucketStatement:
         )
         inside, varying = (nodes.column(name, "spread_of_values") for name in ("inside", "varying"))
         varying = _greatest(varying, _ZERO)
-        told = strength * _greatest(varying - inside, _ZERO)
-        of_all = exp.Nullif(this=told + varying, expression=_ZERO)
+        between = strength * _greatest(varying - inside, _ZERO)
+        of_all = exp.Nullif(this=between + varying, expression=_ZERO)
         records, values = (
             nodes.column("total", f"spread_of_{one}") for one in ("records", "values")
         )
@@ -278,7 +278,7 @@ class BucketStatement:
         columns = [(nodes.column(key, "bounds"), key) for key in self._keys()]
         columns += [
             (exp.Coalesce(this=nodes.divide(part, of_all), expressions=[_ZERO]), name)
-            for part, name in ((told, "heard"), (shown, "shown"))
+            for part, name in ((between, "heard"), (shown, "shown"))
         ]
         statement = nodes.select(*columns).from_("bounds")
         sides: dict[str, Side] = {"spread_of_records": 0, "spread_of_values": 1}

@@ -47,8 +47,9 @@ from kanon_db.query.sql import Request
 # A record of a type is counted with a probability m. Were the errors of records independent, the
 # variance of a count would be the sum of m (1 - m). But where a distribution is a little off, it is
 # so for many records in the same direction: a part of their standard deviations adds up
-# (`kanon_db.answers.likelihoods`). The same model, with x in place of 1, gives the errors of sums
-# and averages, so that one quantity has one error, however it is asked for.
+# (`kanon_db.answers.likelihoods`), and shares that were learned may be as far off as they are from
+# even ones. The same model, with x in place of 1, gives the errors of sums and averages, so that
+# one quantity has one error, however it is asked for.
 # ``python -m benchmarks calibration`` measures how often the truth lies within the errors;
 # docs/understand/estimation.md has the figures.
 
@@ -62,6 +63,7 @@ class _GroupSums:
     mxx: FloatArray
     squares: FloatArray  # What standard errors follow from
     deviations: FloatArray
+    away: FloatArray
     sure: FloatArray  # Records that surely, and possibly, count
     possible: FloatArray
     low: FloatArray  # The bounds of the sum
@@ -87,15 +89,17 @@ class _Doubts:
     n: FloatArray
     u: FloatArray
     m: FloatArray
+    away: FloatArray
     x: FloatArray | None
     xx: FloatArray | None
+    x_away: FloatArray | None
 
     @classmethod
     def of(cls, counted: CountedRows, n_groups: int) -> _Doubts:
         group = None if n_groups == 1 else counted.group
         x = counted.moments
-        own = (None, None) if x is None else (x.x, x.xx)
-        return cls(group, counted.n, counted.u, counted.m, *own)
+        own = (None, None, None) if x is None else (x.x, x.xx, x.away)
+        return cls(group, counted.n, counted.u, counted.m, counted.away, *own)
 
 
 class Totals:
@@ -198,7 +202,7 @@ class Totals:
 
     def _keep(self, doubts: _Doubts) -> None:
         """Keep what the errors of an average follow from, while there is room."""
-        self._room -= (5 if doubts.group is None else 6) * 8 * doubts.n.size
+        self._room -= (7 if doubts.group is None else 8) * 8 * doubts.n.size
         if self._room < 0:
             self._kept = None
         elif self._kept is not None:
@@ -224,14 +228,16 @@ class Totals:
 
     def _add_errors(self, d: _Doubts, average: FloatArray) -> None:
         """Add what the standard errors of sums of x - a, or of counts, follow from."""
-        variance = d.m * (1 - d.m)
-        if d.x is not None and d.xx is not None:
+        variance, away = d.m * (1 - d.m), d.away
+        if d.x is not None and d.xx is not None and d.x_away is not None:
             a = average[0] if d.group is None else average[d.group]
             variance = d.xx - 2 * a * d.x + a * a * d.m - (d.x - a * d.m) ** 2
             variance = np.where(variance > CANCELLED * d.xx, variance, 0)
+            away = d.x_away - a * away
         variance = np.maximum(variance, 0)
         self._sum("squares", d.group, d.n * variance)
         self._sum("deviations", d.group, d.n * d.u * np.sqrt(variance))
+        self._sum("away", d.group, d.n * away)
 
     def _add_left_out(self, average: FloatArray) -> None:
         """Add the records that are left out, in each group: as likely as all others together."""
@@ -240,12 +246,12 @@ class Totals:
         moments = None
         if self._is_summed:
             moments = GroupMoments(
-                s.mx[groups] * share, s.mxx[groups] * share,
+                s.mx[groups] * share, s.mxx[groups] * share, np.zeros(n),
                 self._least[groups], self._most[groups], np.ones(n, dtype=np.bool_),
             )  # fmt: skip
         rows = CountedRows(
             groups, groups, np.full(n, float(self._left_out)), np.ones(n), s.m[groups] * share,
-            np.full(n, self._is_sure), np.ones(n, dtype=np.bool_), moments,
+            np.zeros(n), np.full(n, self._is_sure), np.ones(n, dtype=np.bool_), moments,
         )  # fmt: skip
         self._is_possible[groups] = True
         self._sum("m", groups, rows.n * rows.m)
@@ -260,9 +266,9 @@ class Totals:
         """Return the standard error, at most half the distance between the bounds."""
         # An error of 0 says that an answer is exact: if only the bounds differ, nothing is known.
         s = self._sums
-        added = self._together * float(s.deviations[group])
+        added, away = self._together * float(s.deviations[group]), float(s.away[group])
         error = math.sqrt(float(s.squares[group]) + added**2)
-        return min(error or widest, widest)
+        return min(math.hypot(error, away) if error else widest, widest)
 
     def _count_of(self, group: int, _average: float) -> Estimated:
         s = self._sums

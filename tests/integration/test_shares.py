@@ -7,13 +7,18 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import psycopg
 import pytest
 
 from kanon_db.answers.estimates import answer, list_rows
+from kanon_db.answers.likelihoods import TOGETHER
+from kanon_db.answers.rows.coded_rows import TypeCounter, from_types
+from kanon_db.answers.rows.evidence import KnownTypes
 from kanon_db.answers.rows.value_counts import ValueCounts
-from kanon_db.answers.scope import open_query
+from kanon_db.answers.scope import OpenQuery, open_query
 from kanon_db.query.formulas import common_spelling
+from kanon_db.query.sql import Request
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.bucket_ways import as_in_the_paper
 from tests.integration.parties import Functions, Parties, create_source, failed_checks, fetch, value
@@ -292,3 +297,52 @@ def test_percentiles_of_more_ranges_than_memory_holds(
         (other,) = answer(session, query).rows
     assert (other.lower_bound, other.upper_bound) == (row.lower_bound, row.upper_bound)
     assert other.estimate == pytest.approx(row.estimate)
+
+
+@each_kind
+def test_errors_reach_from_learned_shares_to_even_ones(parties: Parties, name: str) -> None:
+    """Whether what was learned is nearer to the truth, nobody knows."""
+    session, n_apart = PsycopgSession(parties.analyst), 0
+    for asked in (
+        "COUNT(*) FROM {} WHERE age < 25",
+        "COUNT(*) FROM {} WHERE job = 'nurse' AND day > '2020-01-09'",
+        "COUNT(*) FROM {} WHERE age < 25 OR NOT job > 'cook'",
+        "COUNT(*) FROM {} WHERE age > 21 AND age % 2 = 0",
+        "COUNT(*) FROM {} WHERE (job = 'nurse') IS NOT TRUE",
+        "SUM(age) FROM {} WHERE job = 'nurse'",
+        "SUM(age) FROM {} WHERE age < 30 AND day > '2020-01-09'",
+    ):
+        query = f"SELECT {asked.format(name)}"
+        learned, error, lower, upper = estimated(parties, query)
+        with as_in_the_paper(parties.analyst):
+            evenly = estimated(parties, query)[0]
+        with session.transaction():
+            n, u, m, away, moments = count_rows(open_query(session, query, answer=list_rows))
+        if moments is not None:
+            away = moments
+        assert n @ away == pytest.approx(learned - evenly, abs=1e-6), query
+        if moments is None:
+            variance = m * (1 - m)
+            base = n @ variance + (TOGETHER * (n * u) @ np.sqrt(variance)) ** 2
+            found = min(math.sqrt(base + (n @ away) ** 2), (upper - lower) / 2)
+            assert error == pytest.approx(found, rel=1e-6), query
+            n_apart += (n @ away) ** 2 > base / 50
+    assert n_apart >= 2
+
+
+def count_rows(opened: OpenQuery) -> list[Any]:
+    """Count the types of records: n, u, m, how far m is from even shares, and the same of x."""
+    (measure,) = opened.query.measures
+    request = Request(opened.query, measure.aggregate, opened.lookups)
+
+    def collect(types: KnownTypes) -> list[Any]:
+        rows = [
+            own for codes, n in types.all() for own in TypeCounter(types).counted(codes, n)
+        ]  # fmt: skip
+        found = [
+            np.concatenate([getattr(own, part) for own in rows]) for part in ("n", "u", "m", "away")
+        ]
+        summed = [own.moments.away for own in rows if own.moments is not None]
+        return [*found, np.concatenate(summed) if summed else None]
+
+    return from_types(opened, request, opened.layout, collect)

@@ -46,6 +46,12 @@ class Listed:
     is_range: bool = False
     numbers: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """Of ranges of whole numbers, those of the domain, but for NULL, which is last."""
+    own_evenly: FloatArray | None = None  # The shares if all values are equally likely, where known
+
+    @property
+    def evenly(self) -> FloatArray:
+        """The shares of values if all of a cell are equally likely."""
+        return self.w if self.own_evenly is None else self.own_evenly
 
     def extremes(self, numbers: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the least and the greatest number that each stands for.
@@ -61,15 +67,18 @@ class Listed:
         """Add up what the values of each cell tell."""
         n = np.bincount(self.cell, minlength=n_cells)
 
-        def told(wanted: int) -> tuple[FloatArray, Flags, Flags]:
+        def told(wanted: int) -> tuple[FloatArray, Flags, Flags, FloatArray]:
             own = truth[self.value] == wanted
-            likely = np.bincount(self.cell, self.w * own, n_cells).astype(np.float64, copy=False)
+            likely, evenly = (
+                np.bincount(self.cell, w * own, n_cells).astype(np.float64, copy=False)
+                for w in (self.w, self.evenly)
+            )
             n_sure = np.bincount(self.cell, own & ~self.is_open, n_cells)
             possibly = np.bincount(self.cell, own | self.is_open, n_cells) > 0
-            return likely, n_sure == n, possibly
+            return likely, n_sure == n, possibly, evenly
 
-        (t, st, pt), (f, sf, pf) = told(TRUE), told(FALSE)
-        return Truths(t, f, st, pt, sf, pf)
+        (t, st, pt, et), (f, sf, pf, ef) = told(TRUE), told(FALSE)
+        return Truths(t, f, st, pt, sf, pf, et, ef)
 
     def with_hidden(self, hidden: Flags, kept: tuple[IntArray, FloatArray]) -> Listed:
         """Let suppressed cells stand for all values that are kept."""
@@ -88,6 +97,7 @@ class Listed:
             self, cell=cell[order],
             value=joined(self.value, np.tile(value, cells.size)),
             w=joined(self.w, np.tile(w, cells.size)),
+            own_evenly=joined(self.evenly, np.tile(w, cells.size)),
             is_open=joined(self.is_open, np.ones(none.size, dtype=np.bool_)),
             least=joined(self.least, none), most=joined(self.most, none),
         )  # fmt: skip
@@ -171,7 +181,11 @@ class SetColumn:
         n = self.members.size
         none = np.full(n, np.nan)
         is_open = np.zeros(n, dtype=np.bool_)
-        return Listed(self.domain, self.of_cell, self.members, self.w, is_open, none, none)
+        sizes = np.bincount(self.of_cell, minlength=self.cells.n.size)
+        return Listed(
+            self.domain, self.of_cell, self.members, self.w, is_open, none, none,
+            own_evenly=1 / sizes[self.of_cell],
+        )  # fmt: skip
 
 
 def _hide(truths: Truths, cells: Cells, rarity: float) -> Truths:
@@ -188,6 +202,7 @@ def _hide(truths: Truths, cells: Cells, rarity: float) -> Truths:
         true, false,
         truths.surely & ~hidden, truths.possibly | hidden,
         truths.surely_false & ~hidden, truths.possibly_false | hidden,
+        np.where(hidden, true, truths.evenly), np.where(hidden, false, truths.evenly_false),
     )  # fmt: skip
 
 
@@ -279,11 +294,11 @@ class RangeColumn:
             if known is None:
                 raise TypeError("a condition is either cut or tried")
             n, inside = self.cells.n.size, ends.inside
-            null = known.null
-            true, false = np.full((2, n), 0.0)
-            true[:], false[:] = null == TRUE, null == FALSE
-            truths = Truths(true, false, *(np.full(n, flag) for flag in (
-                null == TRUE, null == TRUE, null == FALSE, null == FALSE)))  # fmt: skip
+            is_true, is_false = (np.full(n, known.null == wanted) for wanted in (TRUE, FALSE))
+            t, f = is_true.astype(np.float64), is_false.astype(np.float64)
+            truths = Truths(
+                t, f, is_true, is_true.copy(), is_false, is_false.copy(), t.copy(), f.copy()
+            )
             likely = self._shared(known.inside(), known)
             for name in Truths.__match_args__:
                 getattr(truths, name)[inside] = getattr(likely, name)
@@ -405,7 +420,7 @@ class Cover:
                 )
                 part = np.where(high > low, length / (at_high - at_low), is_whole)
             part = np.where(np.isfinite(part), np.clip(part, 0, 1), 0.5 * some)
-        return Truths(part, 1 - part, is_whole, some, ~some, ~is_whole)
+        return Truths(part, 1 - part, is_whole, some, ~some, ~is_whole, part, 1 - part)
 
     def _upto(self, at: Any, n_below: IntArray, is_inside: Flags) -> Any:
         """Return how much is covered below numbers: of whole ones, these are not counted."""
@@ -431,7 +446,7 @@ class Cover:
         inside = np.where(has_low, to_all, from_all)
         some = np.where(has_low, n_below < last.size, n_below + is_in > 0)
         part = np.where(inside, 1.0, np.where(some, 0.5, 0.0))
-        return Truths(part, 1 - part, inside, some, ~some, ~inside)
+        return Truths(part, 1 - part, inside, some, ~some, ~inside, part, 1 - part)
 
 
 def _extent(ends: RangeEnds) -> tuple[Any, Any]:
@@ -573,16 +588,16 @@ class _Tried:
             upto[high + 1] - upto[low]
             for upto in (np.append(0, np.cumsum(truth == wanted)) for wanted in (TRUE, FALSE))
         )
-        return Truths(true / n, false / n, true == n, true > 0, false == n, false > 0)
+        likely = true / n, false / n
+        return Truths(*likely, true == n, true > 0, false == n, false > 0, *likely)
 
     def half(self, cells: IntArray) -> Truths:
         """Say what ranges with one end tell: what this end does, and nothing surely."""
         ends = self._column.ends
         at = self.at_ends(np.where(ends.from_all[cells], ends.high[cells], ends.low[cells]))
         yes, no = np.ones(cells.size, dtype=np.bool_), np.zeros(cells.size, dtype=np.bool_)
-        return Truths(
-            (at == TRUE).astype(np.float64), (at == FALSE).astype(np.float64), no, yes, no, yes
-        )
+        likely = (at == TRUE).astype(np.float64), (at == FALSE).astype(np.float64)
+        return Truths(*likely, no, yes, no, yes, *likely)
 
 
 class _RangeLister:
@@ -592,9 +607,9 @@ class _RangeLister:
         self._column, self._ends, self._most = column, column.ends, most
         self._axis = column.axis if with_shares else None
         self._is_discrete = column.ends.at is None
-        # Of each value: its cell, a number or a place among continuous values, its share, and
-        # whether there are others; NULL has no number
-        self._rows: list[tuple[IntArray, Any, FloatArray, Flags]] = []
+        # Of each value: its cell, a number or a place among continuous values, its share, whether
+        # there are others, and its share if all are equally likely; NULL has no number
+        self._rows: list[tuple[IntArray, Any, FloatArray, Flags, FloatArray]] = []
         self._null: list[tuple[IntArray, bool]] = []
         self._others = np.empty(0)  # continuous values that are no ends or points
 
@@ -622,8 +637,12 @@ class _RangeLister:
             self._add_parts(inside[by_parts], self._axis)
         return self._joined()
 
-    def _add(self, cell: IntArray, value: Any, w: FloatArray, *, is_open: Any = False) -> None:
-        self._rows.append((cell, value, w, np.broadcast_to(np.asarray(is_open), cell.shape)))
+    def _add(
+        self, cell: IntArray, value: Any, w: FloatArray, *, is_open: Any = False,
+        evenly: FloatArray | None = None,
+    ) -> None:  # fmt: skip
+        are_open = np.broadcast_to(np.asarray(is_open), cell.shape)
+        self._rows.append((cell, value, w, are_open, w if evenly is None else evenly))
 
     def _each(self, n: IntArray) -> tuple[IntArray, IntArray]:
         """Repeat cells as often as they have values; return their places, and numbers of these."""
@@ -642,13 +661,14 @@ class _RangeLister:
         step = np.where(
             width[at] <= most, i, (2 * i + 1) * whole + (2 * i + 1) * rest // (2 * most)
         )
-        w = 1 / n[at]
+        w = evenly = 1 / n[at]
         if axis is not None and axis.is_each:
             of_end, part = own[at], np.minimum(axis.first[cells][at] + i, axis.upto.size - 2)
             at_end = (i == 0).astype(int) + (i == n[at] - 1)
             shared = of_end * at_end + (1 - 2 * of_end) * axis.parts(cells[at], part, part)
             w = np.where(np.isnan(of_end), w, shared)
-        self._add(cells[at], ends.low[cells][at] + step, w, is_open=(width > most)[at])
+        is_open = (width > most)[at]
+        self._add(cells[at], ends.low[cells][at] + step, w, is_open=is_open, evenly=evenly)
 
     def _add_points(self, cells: IntArray) -> None:
         """List points of continuous ranges at equal distances."""
@@ -696,7 +716,9 @@ class _RangeLister:
 
     def _joined(self) -> Listed:
         ends, column = self._ends, self._column
-        cell, value, w, is_open = (np.concatenate(part) for part in zip(*self._rows, strict=True))
+        cell, value, w, is_open, evenly = (
+            np.concatenate(part) for part in zip(*self._rows, strict=True)
+        )
         numbers = np.empty(0, dtype=np.int64)
         if self._is_discrete:
             numbers, value = np.unique(value, return_inverse=True)
@@ -706,7 +728,7 @@ class _RangeLister:
         for cells, is_anything in self._null:
             cell = np.concatenate([cell, cells])
             value = np.concatenate([value, np.full(cells.size, domain.n - 1)])
-            w = np.concatenate([w, np.ones(cells.size)])
+            w, evenly = (np.concatenate([own, np.ones(cells.size)]) for own in (w, evenly))
             is_open = np.concatenate([is_open, np.full(cells.size, is_anything)])
         if cell.size > MOST_LISTED:
             raise NotReadError
@@ -726,7 +748,7 @@ class _RangeLister:
             least, most = (np.where(alone, own, end) for end in (least, most))
         return Listed(
             domain, cell, value[order], w[order], is_open[order], least, most,
-            is_range=True, numbers=numbers,
+            is_range=True, numbers=numbers, own_evenly=evenly[order],
         )  # fmt: skip
 
 

@@ -220,8 +220,11 @@ class CellEvidence:
             function.at(of_cell, listed.cell[there], end[there])
             ends.append(np.where(np.isfinite(of_cell), of_cell, np.nan))
         is_infinite = np.bincount(listed.cell, np.isinf(own), n_cells) > 0
-        mean = np.where(is_infinite, np.inf, _average(listed, own, n_cells))
-        return Moments(mean, xx, ends[0], ends[1], is_wild | cells.hidden)
+        mean, evenly = (
+            np.where(is_infinite, np.inf, _average(one, own, n_cells))
+            for one in (listed, replace(listed, w=listed.evenly))
+        )
+        return Moments(mean, evenly, xx, ends[0], ends[1], is_wild | cells.hidden)
 
     def _add_ends(self, place: int) -> None:
         """Add the ends of what each value of a column that is summed itself stands for."""
@@ -239,8 +242,9 @@ class CellEvidence:
 def _listing(listed: Listed, n_cells: int) -> Listing:
     lengths, none = np.bincount(listed.cell, minlength=n_cells), np.empty(0)
     return Listing(
-        np.cumsum(lengths) - lengths, lengths, listed.value, listed.w, listed.is_open, none, none
-    )
+        np.cumsum(lengths) - lengths, lengths, listed.value, listed.w, listed.evenly,
+        listed.is_open, none, none,
+    )  # fmt: skip
 
 
 def _average(listed: Listed, x: FloatArray, n_cells: int) -> FloatArray:
@@ -348,10 +352,14 @@ def listed_values(
         function.at(wide, listed.cell, end)
         wide = np.where((wide == empty) | hidden, -empty, wide)
         ends.append(np.where(is_open | hidden, wide, of_cell))
-    below = ListedShares(listed.cell[met], own[met], listed.w[met], truths.true)
+    below, below_evenly = (
+        ListedShares(listed.cell[met], own[met], w[met], likely)
+        for w, likely in ((listed.w, truths.true), (listed.evenly, truths.evenly))
+    )
     # The ends of ranges are enough: between these, values are on straight lines.
     there = np.concatenate([*([] if is_range else [own[met]]), *ends])
-    return CellValues(truths, hidden, ends[0], ends[1], np.unique(there[np.isfinite(there)]), below)
+    places = np.unique(there[np.isfinite(there)])
+    return CellValues(truths, hidden, ends[0], ends[1], places, below, below_evenly)
 
 
 def range_values(
@@ -369,7 +377,8 @@ def range_values(
         np.where(np.isneginf(low) & np.isposinf(high), np.nan, low), high,
         cell.is_discrete, axis, as_doubles(points, cell.column.type),
     )  # fmt: skip
-    return CellValues(truths, hidden, low, high, np.unique(there[np.isfinite(there)]), below)
+    places = np.unique(there[np.isfinite(there)])
+    return CellValues(truths, hidden, low, high, places, below, replace(below, axis=None))
 
 
 @dataclass(frozen=True, eq=False)

@@ -79,7 +79,7 @@ def combine_truths(
 
 _CERTAIN: Final = Truths(
     np.ones(1), np.zeros(1), np.array([True]), np.array([True]), np.array([False]),
-    np.array([False]),
+    np.array([False]), np.ones(1), np.zeros(1),
 )  # fmt: skip
 """No condition at all."""
 
@@ -90,12 +90,16 @@ def _every(parts: Iterator[Truths]) -> Truths:
     true, false = first.true, 1 - first.false
     surely, possibly = first.surely, first.possibly
     surely_false, possibly_false = first.surely_false, first.possibly_false
+    evenly, evenly_false = first.evenly, 1 - first.evenly_false
     for part in parts:
+        evenly, evenly_false = evenly * part.evenly, evenly_false * (1 - part.evenly_false)
         true, false = true * part.true, false * (1 - part.false)
         surely, possibly = surely & part.surely, possibly & part.possibly
         surely_false = surely_false | part.surely_false
         possibly_false = possibly_false | part.possibly_false
-    return Truths(true, 1 - false, surely, possibly, surely_false, possibly_false)
+    return Truths(
+        true, 1 - false, surely, possibly, surely_false, possibly_false, evenly, 1 - evenly_false
+    )
 
 
 class Evaluator:
@@ -153,6 +157,7 @@ class Evaluator:
             in_all.true, in_all.false,
             in_all.surely & closed, in_all.possibly | is_open,
             in_all.surely_false & closed, in_all.possibly_false | is_open,
+            in_all.evenly, in_all.evenly_false,
         )  # fmt: skip
 
     def combination(self, places: Sequence[int], codes: Codes, rows: Rows) -> IntArray:
@@ -216,6 +221,7 @@ class Evaluator:
         return Truths(
             known.true, known.false,
             known_rows & ~otherwise, possibly, known_rows & ~possibly, otherwise,
+            known.evenly, known.evenly_false,
         )  # fmt: skip
 
     def _part(self, part: Unit, codes: Codes) -> Truths:
@@ -240,6 +246,8 @@ class Evaluator:
                     np.logical_or.reduceat(each.possibly, rows.first),
                     np.logical_and.reduceat(each.surely_false, rows.first),
                     np.logical_or.reduceat(each.possibly_false, rows.first),
+                    np.add.reduceat(rows.evenly * each.evenly, rows.first),
+                    np.add.reduceat(rows.evenly * each.evenly_false, rows.first),
                 )
             )
         return Truths.joined(truths).at(of_type)
@@ -251,6 +259,7 @@ class GroupMoments:
 
     x: FloatArray  # The expected values of what each adds, and of its square
     xx: FloatArray
+    away: FloatArray  # How far x is from what it is if all values of cells are equally likely
     least: FloatArray  # Extreme values; infinite where there is none
     most: FloatArray
     is_wild: Flags  # Whether it could be anything
@@ -264,7 +273,8 @@ class CountedRows:
     group: IntArray
     n: FloatArray  # The records of the type, and the share of them of which nothing is known
     u: FloatArray
-    m: FloatArray  # How likely each is counted
+    m: FloatArray  # How likely each is counted, and how far that is from equally likely values
+    away: FloatArray
     surely: Flags
     possibly: Flags
     moments: GroupMoments | None
@@ -276,9 +286,10 @@ class CountedRows:
         x = self.moments
         return CountedRows(
             self.type_[chosen], self.group[chosen], self.n[chosen], self.u[chosen], self.m[chosen],
-            self.surely[chosen], self.possibly[chosen],
+            self.away[chosen], self.surely[chosen], self.possibly[chosen],
             None if x is None else GroupMoments(
-                x.x[chosen], x.xx[chosen], x.least[chosen], x.most[chosen], x.is_wild[chosen]
+                x.x[chosen], x.xx[chosen], x.away[chosen], x.least[chosen], x.most[chosen],
+                x.is_wild[chosen],
             ),
         )  # fmt: skip
 
@@ -438,9 +449,9 @@ class TypeCounter:
             raise TypeError("the values of what is summed are listed")
         for chunk in self._evaluator.chunks(self._pieces.unit, codes, n.size):
             some = {place: numbers[chunk] for place, numbers in codes.items()}
-            rows, group, t, possible, pairs, surely = self._likely(some, n[chunk].size)
+            rows, group, t, _, possible, pairs, surely = self._likely(some, n[chunk].size)
             is_met = group >= 0
-            x, _, least, most, is_wild = self._measure(summed, some, rows)
+            x, _, _, least, most, is_wild = self._measure(summed, some, rows)
             type_ = pairs.first(rows.type_)
             ends = [
                 joined(np.where(possible & ~np.isnan(own), own, without))
@@ -463,7 +474,7 @@ class TypeCounter:
 
     def _likely(
         self, codes: Codes, n_types: int
-    ) -> tuple[Rows, IntArray, FloatArray, Flags, _RowsOfPairs, Flags]:
+    ) -> tuple[Rows, IntArray, FloatArray, FloatArray, Flags, _RowsOfPairs, Flags]:
         """Find how likely each row counts, in which group, and which pairs surely do."""
         unit = self._pieces.unit
         rows = self._evaluator.rows(unit.spread, codes, n_types)
@@ -480,22 +491,23 @@ class TypeCounter:
             group = self._groups.numbers([own[first] for own in ranks], is_met | self._lists_all)[
                 group
             ]
-        t = rows.w * truths.true
+        t, evenly = rows.w * truths.true, rows.evenly * truths.evenly
         surely = pairs.all(np.broadcast_to(truths.surely, t.shape))
         if self._ranks:
             surely = surely & (pairs.add(rows.w) > _WHOLE)
-        return rows, group, t, possible, pairs, surely
+        return rows, group, t, evenly, possible, pairs, surely
 
     def _count_rows(self, codes: Codes, n: FloatArray) -> CountedRows:
-        rows, group, t, possible, pairs, surely = self._likely(codes, n.size)
+        rows, group, t, evenly, possible, pairs, surely = self._likely(codes, n.size)
         moments = None
         if self._pieces.summed is not None:
-            x, xx, least, most, is_wild = self._measure(self._pieces.summed, codes, rows)
+            x, x_evenly, xx, least, most, is_wild = self._measure(self._pieces.summed, codes, rows)
             if np.isinf(x[possible]).any():
                 raise NotFiniteError
             moments = GroupMoments(
                 pairs.add(t * np.nan_to_num(x)),
                 pairs.add(t * np.nan_to_num(xx)),
+                pairs.add(t * np.nan_to_num(x) - evenly * np.nan_to_num(x_evenly)),
                 pairs.least(np.where(possible & ~np.isnan(least), least, np.inf)),
                 pairs.most(np.where(possible & ~np.isnan(most), most, -np.inf)),
                 pairs.any(is_wild),
@@ -503,7 +515,7 @@ class TypeCounter:
         type_, u = pairs.first(rows.type_), self._unknown(codes, n.size)
         of_pair = pairs.first(group)
         return CountedRows(
-            type_, of_pair, n[type_], u[type_], pairs.add(t), surely,
+            type_, of_pair, n[type_], u[type_], pairs.add(t), pairs.add(t - evenly), surely,
             pairs.any(possible), moments,
         ).of(of_pair >= 0)  # fmt: skip
 
@@ -516,21 +528,24 @@ class TypeCounter:
 
     def _measure(
         self, summed: Summed, codes: Codes, rows: Rows
-    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, Flags]:
-        """Return x, its square, its extreme values, and whether it could be anything."""
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, Flags]:
+        """Return x, the same of equally likely values, its square, its extreme values.
+
+        Last, whether it could be anything.
+        """
         if summed.moments is not None:
             at = codes[summed.moments][rows.type_]
             m = self._moments
             if m is None:
                 raise TypeError("nothing is summed")
-            return m.x[at], m.xx[at], m.least[at], m.most[at], m.is_wild[at]
+            return m.x[at], m.evenly[at], m.xx[at], m.least[at], m.most[at], m.is_wild[at]
         if self._values is None:
             raise TypeError("nothing is summed")
         x = self._values[self._evaluator.combination(summed.values, codes, rows)]
         with np.errstate(over="ignore"):
             xx = x * x
         if summed.own is None:
-            return x, xx, x, x, self._evaluator.open_(summed.open_, rows)
+            return x, x, xx, x, x, self._evaluator.open_(summed.open_, rows)
         listing, cells = self._read.lists[summed.own], self._read.cells[summed.own]
         at, cell = rows.at[summed.own], codes[summed.own][rows.type_]
         is_wild, endless = (cells.hidden | cells.endless)[cell], cells.endless[cell]
@@ -541,7 +556,7 @@ class TypeCounter:
             ]
             half = np.ptp(ends) / 2 if ends else 0.0  # no cell may have an end
             xx = xx + endless * half**2
-        return x, xx, listing.least[at], listing.most[at], is_wild
+        return x, x, xx, listing.least[at], listing.most[at], is_wild
 
 
 @dataclass(frozen=True, eq=False)
@@ -635,6 +650,7 @@ class CellSums:
     # Whether they count for all that is not about the column; of `unknown`, the share of which
     # nothing is known
     expected: FloatArray
+    evenly: FloatArray  # How many are expected if all values of a cell are equally likely
     sure: FloatArray
     possible: FloatArray
     unknown: FloatArray
@@ -652,12 +668,13 @@ class CellSums:
         n_sums = counter.n_groups * n_cells
         if not counter.has_few_groups or n_sums > most:
             return None
-        expected, sure, possible, unknown = np.zeros((4, n_sums))
+        expected, evenly, sure, possible, unknown = np.zeros((5, n_sums))
         for codes, n in types.all():
             for counted in counter.counted(codes, n):
                 own = counted.of(counted.possibly)
                 at = own.group * n_cells + codes[place][own.type_]
                 expected += np.bincount(at, own.n * own.m, n_sums)
+                evenly += np.bincount(at, own.n * (own.m - own.away), n_sums)
                 sure += np.bincount(at, own.n * own.surely, n_sums)
                 possible += np.bincount(at, own.n, n_sums)
                 np.maximum.at(unknown, at, own.u)
@@ -667,7 +684,7 @@ class CellSums:
         return cls(
             [key_of_values(names, counter.values(number)[1]) for number in met.tolist()],
             group, there % max(n_cells, 1),
-            expected[there], sure[there], possible[there], unknown[there],
+            expected[there], evenly[there], sure[there], possible[there], unknown[there],
         )  # fmt: skip
 
 

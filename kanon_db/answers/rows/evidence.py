@@ -39,6 +39,8 @@ class Truths:
     possibly: Flags
     surely_false: Flags  # The same of being false
     possibly_false: Flags
+    evenly: FloatArray  # The probabilities of both if the values of each cell are equally likely
+    evenly_false: FloatArray
 
     def at(self, index: IntArray) -> Truths:
         """Take those at some places."""
@@ -49,20 +51,23 @@ class Truths:
         return Truths(
             self.false, self.true,
             self.surely_false, self.possibly_false, self.surely, self.possibly,
+            self.evenly_false, self.evenly,
         )  # fmt: skip
 
     def told(self) -> Truths:
         """Return whether it is true: this is never unknown."""
         return Truths(
-            self.true, 1 - self.true, self.surely, self.possibly, ~self.possibly, ~self.surely
-        )
+            self.true, 1 - self.true, self.surely, self.possibly, ~self.possibly, ~self.surely,
+            self.evenly, 1 - self.evenly,
+        )  # fmt: skip
 
     def unknown(self) -> Truths:
         """Return whether it is unknown, which itself never is."""
         true = 1 - self.true - self.false
         surely = ~(self.possibly | self.possibly_false)
         possibly = ~(self.surely | self.surely_false)
-        return Truths(true, 1 - true, surely, possibly, ~possibly, ~surely)
+        evenly = 1 - self.evenly - self.evenly_false
+        return Truths(true, 1 - true, surely, possibly, ~possibly, ~surely, evenly, 1 - evenly)
 
     @classmethod
     def joined(cls, parts: Sequence[Truths]) -> Truths:
@@ -77,7 +82,8 @@ class Truths:
     @classmethod
     def known(cls, true: Flags, false: Flags) -> Truths:
         """Return those of a condition that is true, false, or neither and so unknown."""
-        return cls(true.astype(np.float64), false.astype(np.float64), true, true, false, false)
+        likely = true.astype(np.float64), false.astype(np.float64)
+        return cls(*likely, true, true, false, false, *likely)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +105,7 @@ class Listing:
     lengths: IntArray
     value: IntArray  # (n_listed,): numbers of values
     w: FloatArray
+    evenly: FloatArray  # The shares if all values of a cell are equally likely
     is_open: Flags
     least: FloatArray  # Of what each stands for, if the column is summed; NaN where there is none
     most: FloatArray
@@ -109,6 +116,7 @@ class Moments:
     """What is summed of the values of each cell, on average; NaN where there is nothing."""
 
     x: FloatArray
+    evenly: FloatArray  # The same if all values of a cell are equally likely
     xx: FloatArray
     least: FloatArray
     most: FloatArray
@@ -193,6 +201,7 @@ class CellValues:
     most: FloatArray
     places: FloatArray  # All finite ones that there are, ascending
     below: SharesBelow
+    below_evenly: SharesBelow  # The same if all values of a cell are equally likely
 
 
 class KnownColumn(Protocol):
@@ -258,7 +267,8 @@ class Rows:
     """The combinations of values that the cells of types may stand for."""
 
     type_: IntArray  # (n_rows,): the type of each, ascending
-    w: FloatArray  # (n_rows,): its share of the type
+    w: FloatArray  # (n_rows,): its share of the type, and that if all values are equally likely
+    evenly: FloatArray
     at: dict[int, IntArray]  # Where its value is in the listing of each listed column
     first: IntArray  # (n_types,): the first row of each type
 
@@ -271,8 +281,8 @@ def combinations(lists: Mapping[int, Listing], codes: Codes, n_types: int) -> Ro
     # `codes`: mapping of int to ndarray of int64, shape (n_types,).
     each = np.arange(n_types)
     if not lists:
-        return Rows(each, np.ones(n_types), {}, each)
-    type_, w = each, np.ones(n_types)
+        return Rows(each, np.ones(n_types), np.ones(n_types), {}, each)
+    type_, w, evenly = each, np.ones(n_types), np.ones(n_types)
     at: dict[int, IntArray] = {}
     total = np.ones(n_types, dtype=np.int64)
     for place, listing in lists.items():  # each row so far once for each value of the next column
@@ -287,8 +297,10 @@ def combinations(lists: Mapping[int, Listing], codes: Codes, n_types: int) -> Ro
         at[place] = np.arange(ends[-1] if ends.size else 0)
         at[place] += np.repeat(start - (ends - length), length)
         type_, w = np.repeat(type_, length), np.repeat(w, length)
+        evenly = np.repeat(evenly, length)
         w *= listing.w.take(at[place])
-    return Rows(type_, w, at, np.cumsum(total) - total)
+        evenly *= listing.evenly.take(at[place])
+    return Rows(type_, w, evenly, at, np.cumsum(total) - total)
 
 
 class StatementRunner(Protocol):

@@ -31,7 +31,7 @@ _MOST_LISTED: Final = 200_000
 """Values that are listed of all cells together."""
 
 _FEWEST_LISTED: Final = 5
-_SHARE_BYTES: Final = 8
+_SHARE_BYTES: Final = 16
 _FEWEST_KEPT: Final = 16
 """Boundaries whose shares are kept, at least."""
 
@@ -100,7 +100,10 @@ class ValueCounts:
         self._order = np.argsort(sums.group, kind="stable")
         self._ends = np.cumsum(np.bincount(sums.group, minlength=len(sums.groups)))
         self._keys = {common_spelling(key): number for number, key in enumerate(sums.groups)}
-        self._whole = self._fill(values.truths.true)
+        self._whole = [
+            (self._fill(values.truths.true), values.below),
+            (self._fill(values.truths.evenly), values.below_evenly),
+        ]
         at_once = max(opened.limits.kept // (_SHARE_BYTES * max(n.size, 1)), _FEWEST_KEPT)
         self.shares = lru_cache(at_once)(self._find_shares)
 
@@ -112,12 +115,17 @@ class ValueCounts:
         start = int(self._ends[number - 1]) if number else 0
         return GroupOfCells(self, self._order[start : int(self._ends[number])])
 
-    def _find_shares(self, boundary: int, is_above: bool) -> FloatArray:
-        """Find the share of each cell's records on one side of a boundary, whose value counts."""
+    def _find_shares(self, boundary: int, is_above: bool) -> list[FloatArray]:
+        """Find the share of each cell's records on one side of a boundary, whose value counts.
+
+        Then the same if all values of a cell are equally likely.
+        """
         is_included = boundary > 0
-        number = float(self.places[max(boundary - 1, 0)])
-        shares = self._fill(self.values.below(number, is_included=is_included))
-        return np.clip(self._whole - shares, 0, 1) if is_above else shares
+        number, of_both = float(self.places[max(boundary - 1, 0)]), []
+        for every, share_below in self._whole:
+            shares = self._fill(share_below(number, is_included=is_included))
+            of_both.append(np.clip(every - shares, 0, 1) if is_above else shares)
+        return of_both
 
     @classmethod
     def of(cls, opened: OpenQuery, aggregate: ex.Aggregate) -> ValueCounts:
@@ -182,6 +190,7 @@ class GroupOfCells:
     def __init__(self, counts: ValueCounts, own: IntArray) -> None:
         self._counts, sums = counts, counts.sums
         self._cell, self._expected = sums.cell[own], sums.expected[own]
+        self._evenly = sums.evenly[own]
         self._possible, self._unknown = sums.possible[own], sums.unknown[own]
         self.places, values = counts.places, counts.values
         cell, truths = self._cell, values.truths
@@ -220,14 +229,16 @@ class GroupOfCells:
         counts, n = self._counts, self._possible
         at = int(np.searchsorted(self.boundaries, boundary, "right")) - 1
         lower, upper = self.bounds[2 * is_above : 2 * is_above + 2, at].tolist()
-        expected = self._expected * counts.shares(boundary, is_above)[self._cell]
+        shares, evenly = counts.shares(boundary, is_above)
+        expected = self._expected * shares[self._cell]
+        away = float(expected.sum() - self._evenly @ evenly[self._cell])
         p = expected / np.maximum(n, 1e-12)
         variance = np.clip(p * (1 - p), 0, None)
         added = float(n * self._unknown @ np.sqrt(variance)) * counts.together
         widest = (upper - lower) / 2
-        error = (
-            widest if counts.is_unknown else min(math.hypot(math.sqrt(n @ variance), added), widest)
-        )
+        error = math.hypot(math.sqrt(n @ variance), added)
+        error = math.hypot(error, away) if error else 0.0
+        error = widest if counts.is_unknown else min(error, widest)
         estimate = min(max(float(expected.sum()) * counts.scale, lower), upper)
         return Estimated(estimate, error, round(lower), round(upper))
 
@@ -273,18 +284,21 @@ def _spread(
     of_value, values_ = listed[:, 0].astype(np.int64), listed[:, 1]
     w = np.array(list(expected.values()), dtype=np.float64)
     met, group = np.unique(group_number.astype(np.int64), return_inverse=True)
+    of_cells = np.bincount(of_value, w, n_cells).astype(np.float64)
     sums = CellSums(
         [key_of_values(names, counter.values(number)[1]) for number in met.tolist()],
-        group, np.arange(n_cells), np.bincount(of_value, w, n_cells).astype(np.float64),
+        group, np.arange(n_cells), of_cells, of_cells,
         records_of * surely, records_of,
         np.array([unknown[at] for at in range(n_cells)]),
     )  # fmt: skip
     all_ = np.ones(n_cells, dtype=np.bool_)
     # The ends of ranges are enough: between these, values are on straight lines.
     there = np.concatenate([*([] if only_ends else [values_]), least, most])
+    # Of values that several columns have together, only what was learned is kept.
+    shares = ListedShares(of_value, values_, w, np.ones(n_cells))
     values = CellValues(
         Truths.known(all_, ~all_), ~all_, least, most, np.unique(there[np.isfinite(there)]),
-        ListedShares(of_value, values_, w, np.ones(n_cells)),
+        shares, shares,
     )  # fmt: skip
     return sums, values
 

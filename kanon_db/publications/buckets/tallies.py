@@ -134,9 +134,9 @@ class PairSums(NamedTuple):
         if expected is None:
             return DependenceEffects(variance, none, none)
         product = expected - self.records.total * self.values.total / n
-        told = strength**2 * n * np.maximum(varying - inside, 0.0)
-        of_all = told + varying
-        heard = np.divide(told, of_all, out=none.copy(), where=of_all > 0)
+        between = strength**2 * n * np.maximum(varying - inside, 0.0)
+        of_all = between + varying
+        heard = np.divide(between, of_all, out=none.copy(), where=of_all > 0)
         shown = np.divide(
             strength**2 * n * inside * product, of_all, out=none.copy(), where=of_all > 0
         )
