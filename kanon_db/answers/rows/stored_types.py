@@ -49,7 +49,7 @@ def read_types(
     """Read types from the store, if it has the codes of all columns, and else from the view."""
     pieces = Pieces.of(request, layout, also, lists_values=lists_values)
     if _has_codes(runner, pieces, layout) and len(pieces.places) * _COLUMN_BYTES <= room:
-        return StoredTypes(runner, request, layout, pieces)
+        return StoredTypes(runner, request, layout, pieces, room)
     return ViewTypes(runner, request, layout, also, room, lists_values=lists_values)
 
 
@@ -73,7 +73,12 @@ class StoredTypes:
     """
 
     def __init__(
-        self, runner: StatementRunner, request: Request, layout: CellLayout, pieces: Pieces
+        self,
+        runner: StatementRunner,
+        request: Request,
+        layout: CellLayout,
+        pieces: Pieces,
+        room: int,
     ) -> None:
         self._runner, self._request, self._layout = runner, request, layout
         self._store, self.pieces = runner.store, pieces
@@ -82,10 +87,12 @@ class StoredTypes:
         self._of_rows = {n: place for n, place in places.items() if n not in self._of_classes}
         self._needs_all = bool(layout.left_out or pieces.marked)
         self._met: dict[str, IntArray] = {}  # The codes that are read, of columns with fewer
+        # What was read to find these, all of it and not yet numbered, if there is room
+        self._kept: list[tuple[dict[str, IntArray], FloatArray]] | None = None
         self._columns: dict[int, KnownCells] = {}
         self._required = self._require()
         self._sizes: dict[int, int] = {}
-        self.read: PieceReader = self._evidence()
+        self.read: PieceReader = self._evidence(room)
 
     def column(self, name: str) -> KnownColumn:
         """Return what is known of the cells of one column."""
@@ -94,11 +101,16 @@ class StoredTypes:
 
     def all(self) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
         """Return the numbers of the cells of each type, by the column, and its records."""
-        for codes, n in self._types(self.pieces.places, self._require_rows):
-            numbers = {
-                self.pieces.places[name]: self._number(name, own) for name, own in codes.items()
-            }
+        for numbers, n in self._numbers(self.pieces.places, self._require_rows):
             yield self._together(numbers, n)
+
+    def _numbers(
+        self, names: Collection[str], keep: Callable[[Mapping[str, IntArray]], Any] | None = None
+    ) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
+        """Return what :meth:`_types` does, as the numbers of cells by the numbers of columns."""
+        types = self._types(names, keep) if self._kept is None else self._kept
+        for codes, n in types:
+            yield {self.pieces.places[name]: self._number(name, codes[name]) for name in names}, n
 
     def _types(
         self, names: Collection[str], keep: Callable[[Mapping[str, IntArray]], Any] | None = None
@@ -143,10 +155,13 @@ class StoredTypes:
         tries.ask()
         return [(of, truth() == TRUE) for of, truth in truths]
 
-    def _find_codes(self, names: Sequence[str]) -> dict[str, IntArray]:
+    def _find_codes(self, names: Sequence[str], room: int) -> dict[str, IntArray]:
         """Find the codes of columns that are in classes, or rows, that meet what is required."""
         stored, of_chunks = self._store.columns, [{name: np.empty(0, np.int64) for name in names}]
-        for codes, _ in self._types(names) if names else ():
+        kept: list[tuple[dict[str, IntArray], FloatArray]] = []
+        for codes, n in self._types(names) if names else ():
+            room -= sum(own.nbytes for own in (*codes.values(), n))
+            kept = [*kept, (codes, n)] if room >= 0 else []
             of_chunks.append(
                 {
                     name: arrays.distinct(own)
@@ -155,6 +170,8 @@ class StoredTypes:
                     for name, own in codes.items()
                 }
             )
+        if self._required and room >= 0:
+            self._kept = kept
         met = {
             name: arrays.distinct(np.concatenate([own[name] for own in of_chunks]))
             for name in names
@@ -169,20 +186,19 @@ class StoredTypes:
         """Find the combinations of numbers that records have in some columns."""
         names = [name for name, place in self.pieces.places.items() if place in places]
         met: dict[int, IntArray] = {p: np.empty(0, dtype=np.int64) for p in places}
-        for codes, _ in self._types(names):
-            for name, own in codes.items():
-                place = self.pieces.places[name]
-                met[place] = np.append(met[place], self._number(name, own))
+        for numbers, _ in self._numbers(names):
+            for place, own in numbers.items():
+                met[place] = np.append(met[place], own)
             first, _ = distinct(list(met.values()), [self._sizes[place] for place in met])
             met = {place: own[first] for place, own in met.items()}
         return met
 
-    def _evidence(self) -> CellEvidence:
+    def _evidence(self, room: int) -> CellEvidence:
         """Read the cells, and ask what each of them tells."""
         runner, places = self._runner, self.pieces.places
         stored = self._store.columns
         self._met = self._find_codes(
-            [name for name in places if stored[name].by_ends or self._required]
+            [name for name in places if stored[name].by_ends or self._required], room
         )
         counts = {name: self._count(name) for name in places if stored[name].has_hidden}
         relations = CellRelations(self._layout, self._store, counts=counts, met=self._met)
@@ -266,9 +282,16 @@ class StoredTypes:
         return n
 
     def _number(self, name: str, codes: IntArray) -> IntArray:
-        """Return the numbers of cells that are read, by what :meth:`_read` returns."""
-        is_fewer = name in self._met and not self._store.columns[name].by_ends
-        return np.searchsorted(self._met[name], codes) if is_fewer else codes
+        """Return the numbers of cells that are read, by what :meth:`_types` returns."""
+        is_numbered = self._store.columns[name].by_ends and self._kept is None
+        if name not in self._met or is_numbered:
+            return codes
+        column, met = self._store.columns[name], self._met[name]
+        if column.by_ends:
+            return np.searchsorted(met, codes)
+        places = np.zeros(column.n_values, dtype=np.int64)
+        places[met] = np.arange(met.size)
+        return places.take(codes)
 
     def _read(self, name: str, written: Mapping[str, bytes]) -> IntArray:
         """Read codes; of a column by its ends their numbers, once these are known."""
