@@ -371,7 +371,7 @@ def order_types(opened: OpenQuery, request: Request, layout: CellLayout) -> Answ
             if values.n_bytes > opened.limits.kept:
                 raise opened.too_much()
         answers: Answers = {} if names else {"{}": ((), empty(measure))}
-        for group, answer in values.aggregates(measure):
+        for group, answer in values.aggregates(measure, has_nan=types.read.has_nan):
             ranks, texts = counter.values(group)
             answers[key_of_values(names, texts)] = ranks, answer
         return answers

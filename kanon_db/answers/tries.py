@@ -131,6 +131,7 @@ class Tries(ABC):
 
     def __init__(self) -> None:
         self._wanted: list[Probe] = []
+        self.with_nan: set[ex.Expression] = set()  # Of which some number is NaN
 
     def want_truth(self, condition: ex.Expression, of: Combinations) -> Callable[[], Truth]:
         """Ask where a condition is true, false, or unknown."""
@@ -170,6 +171,15 @@ class Tries(ABC):
     def answer(self, wanted: Sequence[Probe]) -> None:
         """Answer each."""
 
+    def read_numbers(
+        self, probe: Probe, numbers: FloatArray, is_null: NDArray[np.bool_]
+    ) -> FloatArray:
+        """Take NaN for infinite, since it is greater than all others, and NULL for NaN."""
+        is_nan = np.isnan(numbers) & ~is_null
+        if is_nan.any():
+            self.with_nan.add(probe.expression)
+        return np.where(is_null, np.nan, np.where(is_nan, np.inf, numbers))
+
     def _want(self, probe: Probe) -> Callable[[], Any]:
         self._wanted.append(probe)
         return lambda: probe.answer
@@ -204,7 +214,7 @@ class StatementTries(Tries):
             f"{given}SELECT * FROM {' CROSS JOIN '.join(relations)}", *constants.bound
         )
         for probe in wanted:
-            probe.answer = _read(probe, row, self._numbers[id(probe)])
+            probe.answer = self._read(probe, row, self._numbers[id(probe)])
 
     def _write(self, group: Sequence[Probe], constants: Constants) -> str:
         """Write what is asked of the same combinations: one row."""
@@ -233,6 +243,22 @@ class StatementTries(Tries):
             f"{_WRITTEN[probe.what].format(f'd.x{n}')} AS a{n}" for n, probe in numbered
         )
         return f"SELECT {shown} FROM ({each} OFFSET 0) AS d"
+
+    def _read(self, probe: Probe, row: Row, n: int) -> Any:
+        if probe.what == "cut":
+            return _read_cut(probe, row, n)
+        packed = row[f"a{n}"]
+        match probe.what:
+            case "truth":
+                return np.frombuffer((packed or "").encode(), np.uint8) - np.uint8(ord("0"))
+            case "number":
+                numbers = np.frombuffer(packed or b"", ">f8").astype(np.float64)
+                is_null = np.frombuffer(packed or b"", ">u8") == _NULL
+                return self.read_numbers(probe, numbers, is_null)
+        ranks = np.frombuffer(packed or b"", ">i4").astype(np.int64)
+        if probe.what == "rank":
+            return np.where(ranks < 0, np.nan, ranks)
+        return Ranked(ranks, row[f"t{n}"] if ranks.size else [])
 
 
 Truth = NDArray[np.uint8]
@@ -326,21 +352,3 @@ def _read_cut(probe: Probe, row: Row, n: int) -> AxisCut:
         ends[:, 0], ends[:, 1], bool(from_all), bool(to_all), row[f"t{n}"],
         regions["n"].astype(np.int64), regions["is_in"],
     )  # fmt: skip
-
-
-def _read(probe: Probe, row: Row, n: int) -> Any:
-    if probe.what == "cut":
-        return _read_cut(probe, row, n)
-    packed = row[f"a{n}"]
-    match probe.what:
-        case "truth":
-            return np.frombuffer((packed or "").encode(), np.uint8) - np.uint8(ord("0"))
-        case "number":
-            numbers = np.frombuffer(packed or b"", ">f8").astype(np.float64)
-            is_null = np.frombuffer(packed or b"", ">u8") == _NULL
-            numbers[np.isnan(numbers) & ~is_null] = np.inf  # greater than all others
-            return numbers
-    ranks = np.frombuffer(packed or b"", ">i4").astype(np.int64)
-    if probe.what == "rank":
-        return np.where(ranks < 0, np.nan, ranks)
-    return Ranked(ranks, row[f"t{n}"] if ranks.size else [])

@@ -103,8 +103,11 @@ class ExactValues:
             number, n = _count(number)
         self.sums.add(number, n[np.newaxis])
 
-    def aggregates(self, measure: Aggregate) -> Iterator[tuple[int, Estimated]]:
-        """Answer an aggregate for each group that has a record."""
+    def aggregates(self, measure: Aggregate, *, has_nan: bool) -> Iterator[tuple[int, Estimated]]:
+        """Answer an aggregate for each group that has a record.
+
+        `has_nan`: whether the infinite number may be NaN.
+        """
         group, rank = np.divmod(self.sums.group, self.n_ranks)
         n = self.sums.totals[0]
         starts = np.flatnonzero(np.diff(group, prepend=-1))
@@ -112,7 +115,8 @@ class ExactValues:
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             is_null = rank[end - 1] == self.values.size
             own = slice(start, end - int(is_null))
-            yield int(group[start]), aggregate_values(measure, self.values[rank[own]], n[own])
+            x = self.values[rank[own]]
+            yield int(group[start]), aggregate_values(measure, x, n[own], has_nan=has_nan)
 
 
 def _count(numbers: AnyIntArray) -> tuple[AnyIntArray, FloatArray]:
@@ -129,7 +133,9 @@ _DENSE: Final = 4
 """So many times as many numbers as there are records are counted with a place each."""
 
 
-def aggregate_values(measure: Aggregate, x: FloatArray, n: FloatArray) -> Estimated:
+def aggregate_values(
+    measure: Aggregate, x: FloatArray, n: FloatArray, *, has_nan: bool
+) -> Estimated:
     """Aggregate values, ascending, that occur so many times."""
     if measure.function == "distinct":
         return Estimated(float(x.size), 0.0, x.size, x.size)
@@ -144,8 +150,8 @@ def aggregate_values(measure: Aggregate, x: FloatArray, n: FloatArray) -> Estima
         low, high = (float(x[np.searchsorted(upto, rank)]) for rank in ranks)
         part = quantile.part(float(upto[-1]))
         exact = interpolate(low, high, part) if part else low
-        if not exact < math.inf:
-            return NOTHING  # NaN is read as infinite, so that it could be either
+        if math.isnan(exact) or (exact == math.inf and has_nan):
+            return NOTHING
     return Estimated(exact, 0.0, exact, exact)
 
 

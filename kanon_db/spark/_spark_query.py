@@ -148,9 +148,18 @@ class SparkTries(Tries):
         for group in groups.values():
             table = self._calculate(group)
             for number, probe in enumerate(group):
-                probe.answer = _READ[probe.what](
-                    *(table[f"{name}{number}"].combine_chunks() for name in _CALCULATED[probe.what])
-                )
+                own = [
+                    table[f"{name}{number}"].combine_chunks() for name in _CALCULATED[probe.what]
+                ]
+                if probe.what == "number":
+                    probe.answer = self._numbers(probe, *own)
+                else:
+                    probe.answer = _READ[probe.what](*own)
+
+    def _numbers(self, probe: Probe, column: pa.Array) -> FloatArray:
+        is_null = np.asarray(column.is_null().to_numpy(zero_copy_only=False), np.bool_)
+        numbers = np.array(column.to_numpy(zero_copy_only=False), np.float64)
+        return self.read_numbers(probe, numbers, is_null)
 
     def _cut(self, probe: Probe) -> AxisCut:
         column = probe.column
@@ -230,14 +239,6 @@ def _read_truth(true: pa.Array, false: pa.Array) -> Any:
     return np.where(flags[0], TRUE, np.where(flags[1], FALSE, UNKNOWN)).astype(np.uint8)
 
 
-def _read_numbers(column: pa.Array) -> FloatArray:
-    is_known = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
-    numbers = np.array(column.to_numpy(zero_copy_only=False), np.float64)
-    numbers[is_known & np.isnan(numbers)] = np.inf  # greater than all others
-    numbers[~is_known] = np.nan
-    return numbers
-
-
 def _read_ranks(key: pa.Array) -> FloatArray:
     import pyarrow.compute as pc
 
@@ -255,7 +256,7 @@ def _read_keys(key: pa.Array, texts: pa.Array) -> Ranked:
 
 
 _READ: Final[dict[str, Callable[..., Any]]] = {
-    "truth": _read_truth, "number": _read_numbers, "rank": _read_ranks, "key": _read_keys
+    "truth": _read_truth, "rank": _read_ranks, "key": _read_keys
 }  # fmt: skip
 
 

@@ -201,10 +201,13 @@ NOT_FINITE = {
     "MIN(double_inf)": -math.inf, "MAX(double_inf)": 0.3, "COUNT(DISTINCT double_inf)": 5,
     "percentile_disc(0.05) WITHIN GROUP (ORDER BY double_inf)": -math.inf,
     "percentile_cont(0.112) WITHIN GROUP (ORDER BY double_inf)": None,
+    "MAX(-double_inf)": math.inf,
+    "percentile_disc(0.95) WITHIN GROUP (ORDER BY -double_inf)": math.inf,
+    "percentile_cont(0.888) WITHIN GROUP (ORDER BY -double_inf)": math.inf,
     "MIN(single_nan)": 0, "MAX(single_nan)": None, "COUNT(DISTINCT single_nan)": 5,
     "percentile_disc(0.95) WITHIN GROUP (ORDER BY single_nan)": None,
 }  # fmt: skip
-"""What is exact of values that are not finite; None where a result may be NaN, or infinite."""
+"""What is exact of values that are not finite; None where a result is, or may be, NaN."""
 
 
 @pytest.mark.parametrize("way", ["buckets", "generalized"])

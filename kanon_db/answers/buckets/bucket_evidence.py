@@ -206,7 +206,7 @@ class BucketEvidence:
                 tries.want("number", plan.number)
             if plan.shape == "pairs":
                 self._require_room()
-        self._outcomes = tries.ask()
+        self._outcomes, self._with_nan = tries.ask(), tries.with_nan
         keys = plans[0].keys
         self._keys = [self._outcomes.key(key.expression) for key in keys]
         self._groupings = self._find_groups(plans[0])
@@ -303,7 +303,7 @@ class BucketEvidence:
             }
         answers: dict[tuple[int, ...], Estimated] = {} if plan.keys else {(): empty(plan.measure)}
         values = ExactValues(self._outcomes.of_operand(plan.measure).distinct, sums)
-        for group, answer in values.aggregates(plan.measure):
+        for group, answer in values.aggregates(plan.measure, has_nan=plan.number in self._with_nan):
             answers[self._ranks(plan, group) if plan.keys else ()] = answer
         return answers
 
@@ -564,6 +564,11 @@ class ValueTries:
 
     def __post_init__(self) -> None:
         self._tries = self.opened.tries()
+
+    @property
+    def with_nan(self) -> set[ex.Expression]:
+        """The expressions of which some number is NaN."""
+        return self._tries.with_nan
 
     def columns(self, expression: ex.Expression | None) -> tuple[str, ...]:
         """Return the columns that an expression depends on, in the order of the store."""

@@ -170,6 +170,12 @@ class CellEvidence:
         shape = [max(size, 1) for size in sizes]
         return np.column_stack(np.unravel_index(self.met[places], shape))
 
+    @property
+    def has_nan(self) -> bool:
+        """Whether some number that is ordered is NaN."""
+        summed = self._pieces.summed
+        return summed is not None and summed.expression in self._tries.with_nan
+
     def outcomes(self, leaf: ex.Expression, place: int) -> Truths:  # noqa: ARG002
         """Return what each cell of a column tells of a condition."""
         return self._outcomes[leaf]()

@@ -136,6 +136,10 @@ class PieceReader(Protocol):
     # them, all are
     met: dict[tuple[int, ...], IntArray]
 
+    @property
+    def has_nan(self) -> bool:
+        """Whether some number that is ordered is NaN, which is taken for infinite."""
+
     def outcomes(self, leaf: ex.Expression, place: int) -> Truths:
         """Return what each cell of a column tells of a condition."""
 
