@@ -98,6 +98,7 @@ BEGIN
     -- Where anybody has a signature, those without one are not in the publication any more.
     SELECT count(*) AS known, count(e.signature) AS signed INTO _has
     FROM kanon.release_entity AS e WHERE e.release_id = _release;
+    -- Further records of an entity are looked up one by one: most have none.
     EXECUTE format(
         'WITH seen AS MATERIALIZED ('
         ' SELECT s.digest, s.record, e.hash IS NULL AS is_new, e.signature,'
@@ -112,11 +113,11 @@ BEGIN
         ' ''records'', count(*) FILTER (WHERE s.is_in),'
         ' ''people'', count(*) FILTER (WHERE s.is_in AND s.number = 1),'
         ' ''out'', count(*) FILTER (WHERE NOT s.is_in AND NOT s.is_new),'
-        ' ''further'', count(f.hash), ''same'', count(r.hash))'
-        ' FROM seen AS s LEFT JOIN kanon.release_record AS f ON f.release_id = $1'
-        ' AND s.is_in AND s.number > 1 AND f.hash = substr(sha256($6 || sha256($5'
-        ' || s.digest || int4send(s.number))), 1, 16)'
-        ' LEFT JOIN kanon.release_record AS r ON r.release_id = $1'
+        ' ''further'', count(*) FILTER (WHERE s.is_in AND s.number > 1 AND EXISTS ('
+        ' SELECT FROM kanon.release_record AS f WHERE f.release_id = $1 AND f.hash = substr(sha256($6'
+        ' || sha256($5 || s.digest || int4send(s.number))), 1, 16))),'
+        ' ''same'', count(r.hash))'
+        ' FROM seen AS s LEFT JOIN kanon.release_record AS r ON r.release_id = $1'
         ' AND s.is_in AND r.hash = substr(sha256($6 || sha256($5'
         ' || s.digest || s.record || int4send(s.copy))), 1, 16)', _tables[1], _tables[2])
     INTO _found
