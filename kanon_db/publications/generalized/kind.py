@@ -683,6 +683,7 @@ class Generalized(RowKind):
         dense = settle_classes(job, classes)
         cells = cells_of_classes(microdata, dense, job.pulse())
         measured = measure_classes(microdata, dense, cells)
+        del microdata  # as long as what is read again
         table = rows.write_cells([distinct_cells(own) for own in cells])
         outside = rows.count_outside(table, dense[np.newaxis])
         rows.write(table, dense)
