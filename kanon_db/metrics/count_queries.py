@@ -22,6 +22,7 @@ from kanon_db.algorithms.recoding.generalized_cells import (
     Ranges,
     SetDistributions,
     Sets,
+    fill_hidden,
 )
 from kanon_db.errors import InvalidParameterError
 
@@ -260,6 +261,8 @@ def _of_ranges(
     )
     if distributions is None:
         return lambda matching: np.full(records.size, float(matching.mean()))
+    kept = np.zeros(records.size)
+    kept[used] = its_records
     axis = distributions.on(np.rint(distributions.axis.middles).astype(np.int64))
 
     def share(matching: BoolArray) -> FloatArray:
@@ -268,10 +271,7 @@ def _of_ranges(
         of_used = axis.share(matching[axis.points], matching[known.low], matching[known.high], even)
         of_cells = np.zeros(records.size)
         of_cells[used] = of_used
-        # A suppressed cell is distributed like the kept ones, or weighted towards rarer values.
-        weights = its_records.astype(np.float64) ** rarity
-        of_cells[cells.tells_nothing] = weights @ of_used / weights.sum()
-        return of_cells
+        return fill_hidden(of_cells, cells.tells_nothing, kept, rarity)
 
     return share
 

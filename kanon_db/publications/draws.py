@@ -21,6 +21,7 @@ from kanon_db.algorithms.ground.arrays import BoolArray, FloatArray, IntArray, u
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.recoding.generalized_cells import (
     Axis,
+    Sets,
     draw_members,
     even_places,
     spread_levels,
@@ -551,18 +552,15 @@ class _RowDrawing:
             else [1 / len(own)] * len(own)
             for row, own in zip(rows, listed, strict=True)
         ]
-        ends = np.cumsum([len(own) for own in listed], dtype=np.int64)
-        drawn = draw_members(
-            ends, np.array([one for own in shares for one in own], dtype=np.float64), codes, levels
-        )
-        numbers: dict[str | None, int] = {}
-        member_of = [numbers.setdefault(one, len(numbers)) for own in listed for one in own]
+        sets, members_of_all = Sets.number(listed)
+        of_members = np.array([one for own in shares for one in own], dtype=np.float64)
+        drawn = draw_members(sets.ends, of_members, codes, levels)
         values = self._session.fetch(
             f"SELECT to_json(u.v::{column.type_name})::text AS value"
             " FROM unnest($1::text[]) WITH ORDINALITY AS u (v, i) ORDER BY u.i",
-            list(numbers),
+            members_of_all,
         )
-        return [values[member_of[member]]["value"] for member in drawn.tolist()]
+        return [values[code]["value"] for code in sets.codes[drawn].tolist()]
 
     def _draw_in_ranges(
         self,

@@ -95,7 +95,8 @@ class PublishedClasses:
 class Usefulness:
     """Usefulness of a publication: its answers to counts, and its losses."""
 
-    answers: FloatArray  # shape (n_queries,); what `estimate_count` answers
+    # Shape (n_queries,); what `estimate_count` answers, where ranges stand for values of the source
+    answers: FloatArray
     # Shape (n_qi,); for each quasi-identifier: 0 if each row shows its value, 1 if no row shows
     # anything.
     losses: FloatArray

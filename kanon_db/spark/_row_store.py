@@ -472,14 +472,11 @@ def find_value_shares(
 def _of_sets(
     cell: CellDescription, keys: list[Any], records: Any, witnesses: Any
 ) -> CellShares | None:
-    codes: dict[str | None, int] = {}
-    total = [codes.setdefault(text, len(codes)) for key in keys for text in key]
-    ends = np.cumsum([len(key) for key in keys], dtype=np.int64)
-    cells = Sets(np.array(total, dtype=np.int32), ends)
+    cells, _ = Sets.number(keys)
     distributions = SetDistributions.of(cells, records, witnesses, is_tight=cell.is_tight)
     if distributions is None:
         return None
-    shares = np.split(distributions.shares, ends[:-1])
+    shares = np.split(distributions.shares, cells.ends[:-1])
     return CellShares(
         "of_each",
         {key: (own.tolist(), known)

@@ -6,9 +6,10 @@ and :func:`distribution_of_ranges`. How far it is followed, :func:`trust` says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from itertools import chain
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from kanon_db.algorithms.ground.arrays import (
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +70,21 @@ class Sets:
 
     codes: CodeArray
     ends: IntArray
+
+    @classmethod
+    def number(cls, members: Iterable[Iterable[Value]]) -> tuple[Self, list[Value]]:
+        """Give the members of sets numbers, in the order in which they are met; return these, too.
+
+        Examples
+        --------
+        >>> cells, values = Sets.number([["b", None], ["a", "b"]])
+        >>> cells.codes.tolist(), cells.ends.tolist(), values
+        ([0, 1, 2, 0], [2, 4], ['b', None, 'a'])
+        """
+        numbers: dict[Value, int] = {}
+        codes = [[numbers.setdefault(value, len(numbers)) for value in own] for own in members]
+        ends = np.cumsum([len(own) for own in codes], dtype=np.int64)
+        return cls(np.array([*chain(*codes)], dtype=np.int32), ends), [*numbers]
 
     @property
     def sizes(self) -> IntArray:
@@ -546,6 +564,19 @@ class Axis:
         places[is_known & (levels < own)] = -np.inf
         places[is_known & (levels >= 1 - own)] = np.inf
         return places
+
+
+def fill_hidden(
+    shares: FloatArray, hidden: BoolArray, records: AnyIntArray | FloatArray, rarity: float
+) -> FloatArray:
+    """Put, in place of the shares of suppressed cells, the mean of those that are kept.
+
+    Each is weighted by a power of its number of records: see :data:`~kanon_db.query.layout.RARITY`.
+    """
+    kept = np.where(hidden, 0.0, np.asarray(records, np.float64) ** rarity)
+    total = kept.sum()
+    filled: FloatArray = np.where(hidden, kept @ shares / total if total else 0.0, shares)
+    return filled
 
 
 def spread_levels(cells: IntArray, random: np.random.Generator) -> FloatArray:

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.algorithms.recoding.generalized_cells import Axis
+from kanon_db.algorithms.recoding.generalized_cells import Axis, fill_hidden
 from kanon_db.answers.likelihoods import MOST_VALUES
 from kanon_db.answers.rows.evidence import Cells, Flags, NotReadError, Truths
 from kanon_db.answers.tries import FALSE, TRUE, AxisCut, Combinations, Domain, Tries
@@ -193,10 +193,8 @@ def _hide(truths: Truths, cells: Cells, rarity: float) -> Truths:
     hidden = cells.hidden
     if not hidden.any():
         return truths
-    kept = cells.n[~hidden] ** rarity
     true, false = (
-        np.where(hidden, kept @ likely[~hidden] / kept.sum() if kept.size else 0.0, likely)
-        for likely in (truths.true, truths.false)
+        fill_hidden(likely, hidden, cells.n, rarity) for likely in (truths.true, truths.false)
     )
     return Truths(
         true, false,

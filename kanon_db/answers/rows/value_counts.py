@@ -6,11 +6,12 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
+from kanon_db.algorithms.recoding.generalized_cells import fill_hidden
 from kanon_db.answers.rows.cell_evidence import ListedShares
 from kanon_db.answers.rows.coded_rows import CellSums, TypeCounter, from_types, key_of_values
 from kanon_db.answers.rows.evidence import CellValues, KnownTypes, Truths, is_unknown
@@ -96,7 +97,7 @@ class ValueCounts:
         self.scale = 1 + self.left_out / max(opened.publication.records - self.left_out, 1)
         self.together = types.pieces.together
         self.is_unknown = is_unknown(types.read, types.pieces.marked)
-        self._kept = np.where(values.hidden, 0.0, n**rarity)
+        self._fill = partial(fill_hidden, hidden=values.hidden, records=n, rarity=rarity)
         self._order = np.argsort(sums.group, kind="stable")
         self._ends = np.cumsum(np.bincount(sums.group, minlength=len(sums.groups)))
         self._keys = {common_spelling(key): number for number, key in enumerate(sums.groups)}
@@ -175,13 +176,6 @@ class ValueCounts:
             return cls(sums, values, types, opened, layout.rarity, sums.possible)
 
         return from_types(opened, request, layout, counted, lists_values=True)
-
-    def _fill(self, shares: FloatArray) -> FloatArray:
-        """Take suppressed cells as those that are kept, all together, the rarer the more."""
-        kept = float(self._kept.sum())
-        average = float(self._kept @ shares) / kept if kept else 0.0
-        filled: FloatArray = np.where(self.values.hidden, average, shares)
-        return filled
 
 
 class GroupOfCells:

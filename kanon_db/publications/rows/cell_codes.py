@@ -544,19 +544,15 @@ def _of_sets(
     cell: CellDescription,
     rows: Sequence[Row],
 ) -> tuple[WhatIsKnown, list[ShareLine]]:
-    members = [list(row["members"]) for row in rows]
-    codes: dict[str | None, int] = {}
-    total = [codes.setdefault(value, len(codes)) for values in members for value in values]
-    ends: IntArray = np.cumsum([len(values) for values in members], dtype=np.int64)
-    cells = Sets(np.array(total, dtype=np.int32), ends)
+    cells, _ = Sets.number(row["members"] for row in rows)
     records, witnesses = _column(rows, "records").astype(np.int64), _column(rows, "witnesses")
     found = SetDistributions.of(cells, records, witnesses, is_tight=cell.is_tight)
     if found is None:
         return "of_each", []
     return "of_each", [
-        {"cell": row["cell"], "shares": found.shares[end - size : end].tolist(), "known": known}
-        for row, end, size, known in zip(
-            rows, ends.tolist(), cells.sizes.tolist(), found.known.tolist(), strict=True
+        {"cell": row["cell"], "shares": own.tolist(), "known": known}
+        for row, own, known in zip(
+            rows, np.split(found.shares, cells.ends[:-1]), found.known.tolist(), strict=True
         )
     ]
 
