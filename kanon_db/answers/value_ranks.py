@@ -108,15 +108,23 @@ class ExactValues:
 
         `has_nan`: whether the infinite number may be NaN.
         """
+        for group, ranks, n in self._groups():
+            yield group, aggregate_values(measure, self.values[ranks], n, has_nan=has_nan)
+
+    def find_ranks(self, measure: Aggregate) -> IntArray:
+        """Return the ranks of the values that MIN, MAX or a percentile of some group is made of."""
+        groups = [ranks[_find_places(measure, n)] for _, ranks, n in self._groups() if n.size]
+        return np.unique(np.concatenate([np.empty(0, np.int64), *groups]))
+
+    def _groups(self) -> Iterator[tuple[int, IntArray, FloatArray]]:
+        """Yield each group that has a record, its ranks but for that of NULL, and their records."""
         group, rank = np.divmod(self.sums.group, self.n_ranks)
         n = self.sums.totals[0]
         starts = np.flatnonzero(np.diff(group, prepend=-1))
         ends = np.append(starts, group.size)[1:]
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-            is_null = rank[end - 1] == self.values.size
-            own = slice(start, end - int(is_null))
-            x = self.values[rank[own]]
-            yield int(group[start]), aggregate_values(measure, x, n[own], has_nan=has_nan)
+            own = slice(start, end - int(rank[end - 1] == self.values.size))
+            yield int(group[start]), rank[own], n[own]
 
 
 def _count(numbers: AnyIntArray) -> tuple[AnyIntArray, FloatArray]:
@@ -145,14 +153,19 @@ def aggregate_values(
         exact = _sum(x, n)
         exact = exact / float(n.sum()) if measure.function == "avg" else exact
     else:
-        upto, quantile = np.cumsum(n), Quantile.of(measure)
-        ranks = quantile.first(upto[-1]), quantile.last(upto[-1])
-        low, high = (float(x[np.searchsorted(upto, rank)]) for rank in ranks)
-        part = quantile.part(float(upto[-1]))
+        low, high = x[_find_places(measure, n)].tolist()
+        part = Quantile.of(measure).part(float(n.sum()))
         exact = interpolate(low, high, part) if part else low
         if math.isnan(exact) or (exact == math.inf and has_nan):
             return NOTHING
     return Estimated(exact, 0.0, exact, exact)
+
+
+def _find_places(measure: Aggregate, n: FloatArray) -> IntArray:
+    """Return where both neighbours of a quantile are among values that occur so many times."""
+    upto, quantile = np.cumsum(n), Quantile.of(measure)
+    ranks = quantile.first(upto[-1]), quantile.last(upto[-1])
+    return np.searchsorted(upto, np.array(ranks))
 
 
 def _sum(x: FloatArray, n: FloatArray) -> float:

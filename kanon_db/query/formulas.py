@@ -144,7 +144,9 @@ def _in_doubles(answer: Estimated, aggregate: ex.Aggregate) -> Estimated:
         low, high = (None if end is None else end + sign * lost
                      for end, sign in ((low, -1), (high, 1)))  # fmt: skip
     low, high = (
-        end if end is None or _is_exact(end, aggregate) else math.nextafter(end, towards)
+        end
+        if end is None or math.isinf(end) or _is_exact(end, aggregate)
+        else math.nextafter(end, towards)
         for end, towards in ((low, -math.inf), (high, math.inf))
     )
     return replace(answer, std_error=error, lower_bound=low, upper_bound=high)

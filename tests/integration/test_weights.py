@@ -16,8 +16,11 @@ import pytest
 import kanon_db
 from kanon_db.algorithms.bucketization.buckets import BucketedRecords
 from kanon_db.algorithms.bucketization.value_model import learn_levels
+from kanon_db.answers.buckets import bucket_evidence
+from kanon_db.answers.estimates import estimate
 from kanon_db.metrics.count_queries import random_queries
 from kanon_db.publications.buckets import bucket_relations
+from kanon_db.session.psycopg_session import PsycopgSession
 from tests.expected_counts import Weighted
 from tests.integration.bucket_ways import as_in_the_paper
 from tests.integration.parties import (
@@ -143,6 +146,29 @@ def test_random_counts_are_answered_by_the_weights(parties: Parties, published: 
     with as_in_the_paper(parties.publisher):
         by_paper = kanon.estimate(f"SELECT COUNT(*) FROM {NAME} WHERE {where}")[0]
     assert by_paper != pytest.approx(estimate, rel=1e-3)  # the last one tells them apart
+
+
+@pytest.mark.parametrize("rest", ["", " WHERE sex = 'm' AND {0} IS NOT NULL", " GROUP BY sex"])
+@pytest.mark.parametrize("column", ["age", "ill"])
+def test_codes_of_many_values_are_ranks(
+    parties: Parties,
+    published: Weighted,
+    monkeypatch: pytest.MonkeyPatch,
+    column: str,
+    rest: str,
+) -> None:
+    """Then the server is asked for the numbers of MIN, MAX and percentiles alone."""
+    if column == "ill":  # all of it on one side
+        rest = rest.replace("sex = 'm'", "ill <> 3").replace("GROUP BY sex", "GROUP BY ill")
+    session, listed = PsycopgSession(parties.analyst), "MIN({0}), MAX({0})"
+    for kind in ("disc", "cont"):
+        listed += f", percentile_{kind}(0.37) WITHIN GROUP (ORDER BY {{0}})"
+    question = f"SELECT {listed} FROM {NAME}{rest}".format(column)
+    with session.transaction():
+        by_numbers = estimate(session, question)
+        assert all(row.std_error == 0 for row in by_numbers if row.estimate is not None)
+        monkeypatch.setattr(bucket_evidence, "_MANY_VALUES", 0)
+        assert estimate(session, question) == by_numbers
 
 
 def test_either_side(parties: Parties, published: Weighted) -> None:

@@ -32,7 +32,15 @@ from kanon_db.answers.buckets.slots import (
 )
 from kanon_db.answers.plan import Plan
 from kanon_db.answers.scope import OpenQuery
-from kanon_db.answers.tries import ColumnValues, Combinations, Domain, Ranked, Tries
+from kanon_db.answers.tries import (
+    TRUE,
+    ColumnValues,
+    Combinations,
+    Domain,
+    Ranked,
+    Tries,
+    Truth,
+)
 from kanon_db.answers.value_ranks import ExactValues
 from kanon_db.publications.buckets.learned_weights import (
     ChosenValues,
@@ -79,6 +87,9 @@ MOST_CROSSED: Final = 1 << 20
 
 _MOST_MARKED: Final = 1 << 24
 """Combinations of values that have a place each in an array."""
+
+_MANY_VALUES: Final = 1 << 12
+"""Of more, it is quicker to ask for the numbers of some, by another statement."""
 
 _TRIED: Final = 16
 """Groups of one side that are looked at, for each answer."""
@@ -197,6 +208,9 @@ class BucketEvidence:
         tries = ValueTries(self._opened, self._store)
         for key in plans[0].keys:
             tries.want("key", key.expression)
+        self._coded = self._find_coded(plans)
+        for column in self._coded:
+            tries.want_codes(column)
         for plan in plans:
             for condition in (plan.records, plan.values, *plan.pairs):
                 tries.want_truth(condition)
@@ -213,6 +227,20 @@ class BucketEvidence:
         self._numbers = [[key.number for key in keys if key.side == side] for side in (0, 1)]
         self._chosen = [self._choose_values(plan) for plan in plans]
         return list(plans)
+
+    def _find_coded(self, plans: Sequence[Plan]) -> set[ex.Column]:
+        """Find the columns of many values of which only the order is needed, as codes have it."""
+        columns: dict[ex.Column, bool] = {}
+        for plan in plans:
+            if isinstance(plan.number, ex.Column) and plan.number.lookup is None:
+                is_ordered = plan.shape == "exact" and plan.ranked is not None
+                columns[plan.number] = columns.get(plan.number, True) and is_ordered
+        stored = self._store.columns
+        return {
+            column
+            for column, is_ordered in columns.items()
+            if is_ordered and stored[column.name].n_values > _MANY_VALUES
+        }
 
     def _find_groups(self, plan: Plan) -> tuple[Grouping, Grouping]:
         """Find the groups of each side, given the plan that lists them."""
@@ -303,9 +331,28 @@ class BucketEvidence:
             }
         answers: dict[tuple[int, ...], Estimated] = {} if plan.keys else {(): empty(plan.measure)}
         values = ExactValues(self._outcomes.of_operand(plan.measure).distinct, sums)
+        if plan.ranked in self._coded:
+            values = self._decode(plan.measure, values)
         for group, answer in values.aggregates(plan.measure, has_nan=plan.number in self._with_nan):
             answers[self._ranks(plan, group) if plan.keys else ()] = answer
         return answers
+
+    def _decode(self, measure: Aggregate, codes: ExactValues) -> ExactValues:
+        """Find the numbers that a quantile is made of, whose codes are ranks."""
+        column, tries = measure.operand, self._opened.tries()
+        if not isinstance(column, ex.Column):
+            raise TypeError("a column has codes")
+        needed = codes.find_ranks(measure)
+        if not needed.size:
+            return codes
+        domain = ValueTries(self._opened, self._store).domain(column.name)
+        combinations = Combinations({column.name: domain}, needed[:, np.newaxis])
+        numbers = tries.want_number(column, combinations)
+        tries.ask()
+        values = np.full(codes.values.size, np.nan)
+        values[needed] = numbers()
+        self._with_nan |= tries.with_nan
+        return ExactValues(values, codes.sums)
 
     def _counts(
         self, plan: Plan, totals: BucketTotals, chosen: list[ChosenValues] | None
@@ -594,6 +641,23 @@ class ValueTries:
         }[what]
         self._wanted[what, expression] = ask(expression, combinations), columns, codes
 
+    def want_codes(self, column: ex.Column) -> None:
+        """Let the codes of a column stand for its numbers, which are in the same order."""
+        domain, is_value = self.domain(column.name), ex.NullTest(column, negated=True)
+        last = Combinations({column.name: domain}, np.array([[domain.n - 1]]))
+        is_last = self._tries.want_truth(is_value, last)
+
+        def numbers() -> FloatArray:
+            codes = np.arange(domain.n, dtype=np.float64)
+            return codes if is_last()[0] == TRUE else np.append(codes[:-1], np.nan)
+
+        def truths() -> Truth:
+            return np.append(np.full(domain.n - 1, TRUE, np.uint8), is_last()[0])
+
+        names = (column.name,)
+        self._wanted["number", column] = numbers, names, None
+        self._wanted["truth", is_value] = truths, names, None
+
     def ask(self) -> ValueOutcomes:
         """Run the statement."""
         self._tries.ask()
@@ -618,7 +682,7 @@ class ValueTries:
         return Outcomes(columns, answers, codes, texts)
 
     def _combine(self, columns: tuple[str, ...], is_unsafe: bool) -> tuple[Combinations, Any]:
-        domains = {name: self._domain(name) for name in columns}
+        domains = {name: self.domain(name) for name in columns}
         n = prod(domain.n for domain in domains.values())
         if len(columns) < 2 or (n <= MOST_CROSSED and not is_unsafe):
             return Combinations(domains), None
@@ -630,7 +694,8 @@ class ValueTries:
             self._combinations[columns] = Combinations(domains, numbers), codes
         return self._combinations[columns]
 
-    def _domain(self, name: str) -> Domain:
+    def domain(self, name: str) -> Domain:
+        """Return the values of a column."""
         if name not in self._domains:
             text = self.store.values(name)
             self._domains[name] = ColumnValues(lambda _: text, self.store.columns[name].n_values)
