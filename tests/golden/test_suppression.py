@@ -226,7 +226,6 @@ def test_adult2_with_rules(adult2: Table) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.long
 @pytest.mark.parametrize("k", ADULT2_OPTIMA)
 def test_parts_are_solved_to_the_optimum(adult2: Table, k: int) -> None:
     """Each part has the time that it needs: shares by size alone left 38,000 stars of 29,056."""
