@@ -1,17 +1,13 @@
-"""Searches for the classes of least reduced cost: the pricing step of column generation.
-
-In a small table, for all of them, record by record; in a large one, for one with each type of
-records, by the boxes that cover classes.
-"""
+"""Searches for the classes of low reduced cost, record by record: pricing in column generation."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray, Integer, WordArray
+from kanon_db.algorithms.ground.arrays import BoolArray, IntArray, Integer, WordArray
 from kanon_db.algorithms.ground.computation import Pulse, kernel
 from kanon_db.algorithms.recoding.loss import NULL, ExactLoss
 
@@ -144,7 +140,7 @@ class SearchGoal(NamedTuple):
     duals: IntArray  # (t,), descending
     k: int
     limit: int  # of the reduced cost
-    quota: int  # of classes found for one first record
+    quota: int  # of classes found for one first record; then only better ones count
 
 
 class SearchState(NamedTuple):
@@ -167,6 +163,8 @@ class SearchState(NamedTuple):
     position: IntArray  # (2k,)
     best: IntArray  # (2k,): scratch, largest sums of duals
     n_at_root: IntArray  # (1,): classes found since the first record was chosen
+    least_at_root: IntArray  # (1,): their least reduced cost
+    limits: IntArray  # (t,): no class is missing that costs less, by its first record
 
 
 class FoundClasses(NamedTuple):
@@ -179,7 +177,7 @@ class FoundClasses(NamedTuple):
     reduced_costs: IntArray  # (capacity,)
 
 
-def new_state(types: DistinctRecords, k: int, n_cuts: int) -> SearchState:
+def new_state(types: DistinctRecords, k: int, n_cuts: int, limit: int) -> SearchState:
     """Begin at the root, where any record may come first."""
     n_types, m = types.values.shape
     categories = types.values[:, ~types.numeric].max(initial=0) + 1
@@ -205,6 +203,8 @@ def new_state(types: DistinctRecords, k: int, n_cuts: int) -> SearchState:
         position=integers(),
         best=integers(),
         n_at_root=np.zeros(1, dtype=np.int64),
+        least_at_root=np.zeros(1, dtype=np.int64),
+        limits=np.full(n_types, limit, dtype=np.int64),
     )
     state.candidates[0] = np.arange(n_types)
     state.n_candidates[0] = n_types
@@ -324,7 +324,10 @@ def _choose(
 
 
 @kernel(forceinline=True)
-def _note(state: SearchState, found: FoundClasses, size: int, u: int, loss: int, dual: int) -> None:
+def _note(
+    goal: SearchGoal, state: SearchState, found: FoundClasses, size: int, u: int, loss: int,
+    dual: int,
+) -> None:  # fmt: skip
     """Add the class at depth ``size``, joined by a record of type u, to those found."""
     row = found.n[0]
     for r in range(size):
@@ -337,6 +340,9 @@ def _note(state: SearchState, found: FoundClasses, size: int, u: int, loss: int,
     found.reduced_costs[row] = (size + 1) * loss - dual
     found.n[0] += 1
     state.n_at_root[0] += 1
+    state.least_at_root[0] = min(state.least_at_root[0], found.reduced_costs[row])
+    if state.n_at_root[0] >= goal.quota:
+        state.limits[state.chosen[1]] = state.least_at_root[0]
 
 
 @kernel(forceinline=True)
@@ -348,7 +354,7 @@ def _extend(
 
     That record is one of the candidates of depth d from the first on.
     """
-    k, limit = goal.k, goal.limit
+    k, root = goal.k, state.chosen[1]
     size = d + 1
     n_kept: Integer = np.int64(0)  # a constant would compile what it is given to again
     n_best = _largest_duals(types, goal, state, d, first, size)
@@ -356,9 +362,9 @@ def _extend(
         u = state.candidates[d, c]
         loss = _loss_with(types, state, size, u)
         dual = state.dual[size] + goal.duals[u] - _price(cuts, state, size, u)
-        if size + 1 >= k and (size + 1) * loss - dual < limit:
-            _note(state, found, size, u, loss, dual)
-        if _is_within(state, k, size + 1, loss, dual, n_best, limit):
+        if size + 1 >= k and (size + 1) * loss - dual < state.limits[root]:
+            _note(goal, state, found, size, u, loss, dual)
+        if _is_within(state, k, size + 1, loss, dual, n_best, state.limits[root]):
             _keep(state, size, n_kept, u, loss, dual)
             n_kept += 1
     return n_kept
@@ -369,7 +375,7 @@ def _thin_out(
     types: DistinctRecords, goal: SearchGoal, state: SearchState, size: int, n_kept: Integer
 ) -> Integer:
     """Drop candidates that the bound excludes once others are gone; return how many are left."""
-    k, limit = goal.k, goal.limit
+    k, limit = goal.k, state.limits[state.chosen[1]]
     none: Integer = np.int64(0)
     before: Integer = np.int64(-1)
     while n_kept != before and n_kept > 0:
@@ -393,26 +399,23 @@ def search_on(
     state: SearchState,
     found: FoundClasses,
     budget: int,  # Losses to compute before a pause
-) -> tuple[int, bool]:
+) -> int:
     """Go on with the search."""
-    is_complete = True
     while budget > 0:
         d = state.depth[0]
-        if d > 0 and state.n_at_root[0] >= goal.quota:
-            is_complete = False
-            state.depth[0] = d = 0
         i = state.position[d]
         if i == state.n_candidates[d]:
             if d == 0:
-                return DONE, is_complete
+                return DONE
             state.depth[0] -= 1
             continue
         # The classes found in one step must fit.
         if found.n[0] + state.n_candidates[d] - i > found.sizes.size:
-            return FULL, is_complete
+            return FULL
         state.position[d] += 1
         if d == 0:
             state.n_at_root[0] = 0
+            state.least_at_root[0] = goal.limit
         t = state.candidates[d, i]
         _choose(types, cuts, goal, state, d, t)
         first = i if state.used[d + 1] < types.copies[t] else i + 1
@@ -423,7 +426,7 @@ def search_on(
             state.n_candidates[d + 1] = n_kept
             state.position[d + 1] = 0
             state.depth[0] = d + 1
-    return PAUSED, is_complete
+    return PAUSED
 
 
 _LOSSES_PER_BEAT = 2**17  # some milliseconds
@@ -446,7 +449,7 @@ class ClassSearch:
         price: int = 0,  # Price of a class, in units
         cuts: PairCuts | None = None,  # Prices of pairs
         capacity: int,  # Most classes to be kept
-        quota: int = NO_LIMIT,  # Most classes for each first record; the search is then incomplete
+        quota: int = NO_LIMIT,  # Classes for each first record; after them, only better ones count
         pulse: Pulse,
     ) -> None:
         self._order = np.argsort(-duals, kind="stable")
@@ -456,55 +459,37 @@ class ClassSearch:
         self._cuts = PairCuts.of(rank[cuts.members], cuts.prices, duals.size)
         self._goal = SearchGoal(duals[self._order], k, limit, quota)
         self._pulse = pulse
-        self._state = new_state(self._types, k, cuts.prices.size)
+        self._state = new_state(self._types, k, cuts.prices.size, limit)
         self._state.dual[0] = -price
         self._found = FoundClasses(
             np.zeros(1, dtype=np.int64),
             np.full((capacity, 2 * k - 1), -1, dtype=np.int64),
             *(np.zeros(capacity, dtype=np.int64) for _ in range(3)),
         )
-        self.is_complete = True
-        """Whether the search is complete."""
 
     def all(self) -> CandidateClasses | None:
-        """Return all classes below the limit; None if they exceed the capacity or time ran out."""
-        return self._classes() if self._run() == DONE and self.is_complete else None
-
-    def best(self, n: int) -> CandidateClasses:
-        """Return n classes of least reduced cost; n is less than the capacity."""
-        while self._run() == FULL:
-            self._keep(n)
-        if self._found.n[0] > n:
-            self._keep(n)
-        return self._classes()
+        """Return the classes found; None if they exceed the capacity or time ran out."""
+        while True:
+            self._pulse.beat()
+            status = search_on(
+                self._types, self._cuts, self._goal, self._state, self._found, _LOSSES_PER_BEAT
+            )
+            if status != PAUSED:
+                return self._classes() if status == DONE else None
+            if self._pulse.is_over:
+                return None
 
     @property
     def reduced_costs(self) -> IntArray:
-        """Reduced costs of the classes returned."""
+        """Reduced costs of the classes found."""
         return self._found.reduced_costs[: self._found.n[0]].copy()
 
-    def _run(self) -> int:
-        while True:
-            self._pulse.beat()
-            status, complete = search_on(
-                self._types, self._cuts, self._goal, self._state, self._found, _LOSSES_PER_BEAT
-            )
-            self.is_complete &= complete
-            if status != PAUSED:
-                return status
-            if self._pulse.is_over:
-                self.is_complete = False
-                return DONE
-
-    def _keep(self, n: int) -> None:
-        found = self._found
-        costs = found.reduced_costs[: found.n[0]]
-        kept = np.argpartition(costs, n - 1)[:n]
-        for column in found[1:]:
-            column[:n] = column[kept]
-        found.n[0] = n
-        limit = min(self._goal.limit, int(found.reduced_costs[:n].max()))
-        self._goal = self._goal._replace(limit=limit)
+    @property
+    def limits(self) -> IntArray:
+        """By type: the other classes whose first record has it do not cost less than this."""
+        limits = np.empty_like(self._state.limits)
+        limits[self._order] = self._state.limits
+        return limits
 
     def _classes(self) -> CandidateClasses:
         n = self._found.n[0]
@@ -512,268 +497,3 @@ class ClassSearch:
         return CandidateClasses(
             members, self._found.sizes[:n].copy(), self._found.losses[:n].copy()
         )
-
-
-_MOST_NODES: Final = 3000  # of the search for one record; beyond, open ones keep their bounds
-_TOLERANCE: Final = 13  # Each node lets the search end 1 / 2^13 of the record's loss earlier
-MOST_OPEN: Final = 64
-"""Open nodes of the search for one record."""
-
-
-class OpenBoxes(NamedTuple):
-    """Open nodes of the search: boxes that classes must cover at least."""
-
-    low: IntArray  # (depth, m): least number of the box, NO_LIMIT if it has none
-    high: IntArray  # (depth, m)
-    null: BoolArray  # (depth, m): whether it has NULL
-    has: BoolArray  # (depth, m, c): which categories it has
-    n_has: IntArray  # (depth, m): how many
-    candidates: CodeArray  # (depth, t): types that classes may hold
-    n_candidates: IntArray  # (depth,)
-
-
-class LargestDuals(NamedTuple):
-    """The largest multipliers among some records."""
-
-    values: IntArray  # (2k - 2,): descending
-    types: IntArray
-    size: IntArray  # (1,)
-
-
-class Companions(NamedTuple):
-    """For each type, the class that is paid best with it: what is left to pay, and its members."""
-
-    shortages: IntArray  # (t,): least of (loss - mean multiplier), rounded down
-    members: CodeArray  # (t, 2k - 1): types of that class, filled up with -1
-    sizes: IntArray  # (t,)
-
-
-@kernel
-def _measure_box(types: DistinctRecords, node: OpenBoxes, d: int, u: int) -> int:
-    """Return the loss of the box of a node, made to cover a type."""
-    loss = 0
-    for j in range(types.numeric.size):
-        value = types.values[u, j]
-        if not types.numeric[j]:
-            loss += types.of_count[j, node.n_has[d, j] + (not node.has[d, j, value])]
-            continue
-        null = node.null[d, j] or value == NULL
-        low, high = node.low[d, j], node.high[d, j]
-        if value != NULL:
-            low, high = min(low, value), max(high, value)
-        if low <= high:
-            loss += types.whole[j] if null else high - low
-    return loss
-
-
-@kernel
-def _covers(types: DistinctRecords, node: OpenBoxes, d: int, u: int, wanted: int) -> bool:
-    """Tell whether the box of a node, made to cover a type, covers another one."""
-    for j in range(types.numeric.size):
-        value, sought = types.values[u, j], types.values[wanted, j]
-        if not types.numeric[j]:
-            if sought != value and not node.has[d, j, sought]:
-                return False
-            continue
-        null = node.null[d, j] or value == NULL
-        low, high = node.low[d, j], node.high[d, j]
-        if value != NULL:
-            low, high = min(low, value), max(high, value)
-        if null and low <= high:
-            continue
-        if sought == NULL:
-            if not null:
-                return False
-        elif not low <= sought <= high:
-            return False
-    return True
-
-
-@kernel
-def _cover(types: DistinctRecords, node: OpenBoxes, d: int, u: int) -> None:
-    """Make the box of a node cover a type."""
-    for j in range(types.numeric.size):
-        value = types.values[u, j]
-        if not types.numeric[j]:
-            node.n_has[d, j] += not node.has[d, j, value]
-            node.has[d, j, value] = True
-        elif value == NULL:
-            node.null[d, j] = True
-        else:
-            node.low[d, j] = min(node.low[d, j], value)
-            node.high[d, j] = max(node.high[d, j], value)
-
-
-@kernel
-def _insert_dual(top: LargestDuals, value: int, kind: int, copies: int) -> bool:
-    """Insert the multiplier of some records of a type; tell whether any is among the largest."""
-    n, most = top.size[0], top.values.size
-    changed = False
-    for _ in range(min(copies, most)):
-        if n == most and value <= top.values[n - 1]:
-            break
-        place = min(n, most - 1)
-        while place > 0 and top.values[place - 1] < value:
-            top.values[place], top.types[place] = top.values[place - 1], top.types[place - 1]
-            place -= 1
-        top.values[place], top.types[place] = value, kind
-        n = min(n + 1, most)
-        changed = True
-    top.size[0] = n
-    return changed
-
-
-@kernel
-def _choose_size(top: LargestDuals, own: int, k: int) -> tuple[int, int]:
-    """Return the sum of the multipliers of the class with the largest mean, and its size."""
-    total = own
-    for i in range(k - 1):
-        total += top.values[i]
-    size = k
-    while size - 1 < top.size[0] and top.values[size - 1] * size > total:
-        total += top.values[size - 1]
-        size += 1
-    return total, size
-
-
-@kernel
-def _price_class(
-    types: DistinctRecords,
-    k: int,
-    multipliers: IntArray,  # (t,)
-    largest_mean: int,  # of any class
-    t: int,
-    node: OpenBoxes,
-    top: LargestDuals,
-    distances: IntArray,  # (t,): scratch
-    least: int,  # A class that is known
-    members: CodeArray,  # (2k - 1,): its members, to be overwritten by better ones
-) -> tuple[int, int]:
-    """Find what is left to pay for the class that is paid best, and its size (0: the known one)."""
-    scale = max(multipliers[t], abs(least))
-    own, better_size, open_bound, n_nodes = multipliers[t], 0, NO_LIMIT, 0
-    node.low[0], node.high[0], node.null[0] = NO_LIMIT, -NO_LIMIT, False
-    node.has[0], node.n_has[0] = False, 0
-    _cover(types, node, 0, t)
-    n = 0
-    for u in range(types.copies.size):
-        if loss_of_pair(types, t, u) < least + largest_mean:
-            node.candidates[0, n] = u
-            n += 1
-    node.n_candidates[0] = n
-    d = 0
-    while d >= 0:
-        n_nodes += 1
-        # The candidates by what the box loses with them
-        n = 0
-        for i in range(node.n_candidates[d]):
-            u = node.candidates[d, i]
-            loss = _measure_box(types, node, d, u)
-            if loss < least + largest_mean:
-                node.candidates[d, n] = u
-                distances[n] = loss
-                n += 1
-        order = np.argsort(distances[:n])
-        near = node.candidates[d, :n][order]
-        losses = distances[:n][order]
-        # What classes lose at least whose farthest record is that one
-        top.size[0] = 0
-        bound, place, last, total, size = NO_LIMIT, -1, -1, 0, 0
-        for i in range(n):
-            u = near[i]
-            if _insert_dual(top, multipliers[u], u, types.copies[u] - (u == t)) and (
-                top.size[0] >= k - 1
-            ):
-                total, size = _choose_size(top, own, k)
-            if size:
-                at_least = losses[i] + (-total) // size
-                if at_least < least:
-                    last = i
-                if at_least < bound:
-                    bound, place = at_least, i
-        if bound >= least - (scale * n_nodes >> _TOLERANCE):
-            open_bound = min(open_bound, bound)
-            d -= 1
-            continue
-        top.size[0] = 0
-        for i in range(place + 1):
-            u = near[i]
-            _insert_dual(top, multipliers[u], u, types.copies[u] - (u == t))
-        total, size = _choose_size(top, own, k)
-        # The box of these records: the next node's place is free for it
-        loss, farthest = _measure_class(types, node, d, t, top, size), -1
-        shortage = loss + (-total) // size
-        if shortage < least:
-            least, better_size = shortage, size
-            members[:] = -1
-            members[0] = t
-            for i in range(size - 1):
-                members[i + 1] = top.types[i]
-        if shortage == bound:
-            d -= 1
-            continue
-        if n_nodes >= _MOST_NODES or d + 2 >= MOST_OPEN:
-            open_bound = min(open_bound, bound)
-            d -= 1
-            continue
-        dearest = -1
-        for i in range(size - 1):
-            at = _measure_box(types, node, d, top.types[i])
-            if at > dearest:
-                dearest, farthest = at, top.types[i]
-        # Either the box covers that record, or none whose box would
-        node.low[d + 1], node.high[d + 1], node.null[d + 1] = (
-            node.low[d],
-            node.high[d],
-            node.null[d],
-        )
-        node.has[d + 1], node.n_has[d + 1] = node.has[d], node.n_has[d]
-        _cover(types, node, d + 1, farthest)
-        node.n_candidates[d + 1] = last + 1
-        rest = 0
-        for i in range(last + 1):
-            node.candidates[d + 1, i] = near[i]
-            if not _covers(types, node, d, near[i], farthest):
-                node.candidates[d, rest] = near[i]
-                rest += 1
-        node.n_candidates[d] = rest
-        d += 1
-    return min(least, open_bound), better_size
-
-
-@kernel
-def _measure_class(
-    types: DistinctRecords, node: OpenBoxes, d: int, t: int, top: LargestDuals, size: int
-) -> int:
-    """Return the loss of a record in the class of a type and the first records of the top."""
-    e = d + 1
-    node.low[e], node.high[e], node.null[e] = NO_LIMIT, -NO_LIMIT, False
-    node.has[e], node.n_has[e] = False, 0
-    for i in range(size - 1):
-        _cover(types, node, e, top.types[i])
-    return _measure_box(types, node, e, t)
-
-
-@kernel
-def find_companions(
-    types: DistinctRecords, k: int, multipliers: IntArray, first: int, last: int,
-    largest_mean: int, companions: Companions, node: OpenBoxes, top: LargestDuals,
-    distances: IntArray,
-) -> None:  # fmt: skip
-    """Find the shortages of some types, starting from the classes that are known."""
-    for t in range(first, last):
-        size = companions.sizes[t]
-        top.size[0] = 0
-        total = multipliers[t]
-        for i in range(size - 1):
-            u = companions.members[t, i + 1]
-            top.types[i] = u
-            total += multipliers[u]
-        least = _measure_class(types, node, 0, t, top, size) + (-total) // size
-        shortage, better = _price_class(
-            types, k, multipliers, largest_mean, t, node, top, distances, least,
-            companions.members[t],
-        )  # fmt: skip
-        companions.shortages[t] = shortage
-        if better:
-            companions.sizes[t] = better

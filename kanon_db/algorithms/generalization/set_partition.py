@@ -1,29 +1,24 @@
 """Finds optimal classes by set partitioning: enumeration or column generation, with a proof.
 
 HiGHS solves the restricted master problem; an exact search over given classes proves the optimum.
-For tables of any size, subgradients raise a bound without a master problem.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from math import inf
+from typing import NamedTuple
 
 import highspy
 import numpy as np
 import numpy.typing as npt
 
 from kanon_db.algorithms.generalization._class_search import (
-    MOST_OPEN,
     NO_LIMIT,
     CandidateClasses,
     ClassSearch,
-    Companions,
     DistinctRecords,
-    LargestDuals,
-    OpenBoxes,
     PairCuts,
-    find_companions,
     loss_of_pair,
 )
 from kanon_db.algorithms.ground.arrays import (
@@ -314,9 +309,10 @@ def _take(columns: _CoverColumns, state: _CoverState, d: int, child: int) -> Non
 
 
 _LEAST_VIOLATION = 0.02
-_CUTS_PER_ROUND = 60
+_LEAST_CUTS_PER_ROUND = 60  # or half as many as types
 _MAX_FOUND = 20_000
 _POSITIVE = 1e-7
+_LEAST_CENTER = 2.0**-10  # of the largest loss
 
 
 class Duals(NamedTuple):
@@ -334,8 +330,10 @@ class Duals(NamedTuple):
 class RestrictedMaster:
     """The restricted master problem: fractions of classes that hold every record once.
 
-    It begins with an artificial, dear class for each type. Without the row "at most n // k
-    classes", the relaxation has up to n / k, which matters in small tables.
+    **Source:** boxes: R. Marsten, W. Hogan, J. Blankenship, *The boxstep method* (1975).
+
+    Two columns for each type, one record more and one fewer, keep duals near known ones. Without
+    the row "at most n // k classes", the relaxation has up to n / k, which matters in small tables.
     """
 
     def __init__(self, types: DistinctRecords, k: int) -> None:
@@ -343,7 +341,7 @@ class RestrictedMaster:
         self._copies = types.copies
         # Losses are scaled to about 1 for the solver.
         self._scale = 1 / max(types.largest_loss, 1)
-        self._counts = np.eye(n_types, dtype=np.int16)
+        self._members = np.zeros((0, 2 * k - 1), dtype=np.int32)
         self._cuts = np.zeros((0, 3), dtype=np.int64)
         self._known: set[bytes] = set()
         self._highs = highs = new_solver()
@@ -352,39 +350,58 @@ class RestrictedMaster:
         highs.addRows(n_types, copies, copies, 0, _int32([0] * n_types), _int32([]), nothing)
         most_classes = float(int(types.copies.sum()) // k)
         highs.addRow(-highspy.kHighsInf, most_classes, 0, _int32([]), nothing)
-        dearest = np.full(n_types, 2.0 * k)
-        self._add_columns(dearest, np.arange(n_types), np.arange(n_types), np.ones(n_types))
+        self._n_of_boxes = 2 * n_types
+        numbers = np.arange(2 * n_types)
+        signs = np.repeat([1.0, -1.0], n_types)
+        self._add_columns(np.zeros(2 * n_types), numbers, numbers % n_types, signs)
 
     def __len__(self) -> int:
-        return self._counts.shape[1] - self._copies.size
+        return len(self._members)
 
     def add(self, classes: CandidateClasses) -> bool:
         """Add classes as columns; tell whether any are new.
 
         By the solver's tolerances, an existing column may seem to have a negative reduced cost.
         """
-        keys = [row.tobytes() for row in np.sort(classes.members, axis=1)]
+        members = np.sort(classes.members, axis=1).astype(np.int32)
+        keys = [row.tobytes() for row in members]
         new = np.array([key not in self._known for key in keys], dtype=np.bool_)
         if not new.any():
             return False
         self._known.update(keys)
-        classes = classes.take(new)
-        n_types, n_classes = self._copies.size, len(classes)
-        counts = np.zeros((n_types + 1, n_classes), dtype=np.int16)
-        for member in classes.members.T:
-            counts[member, np.arange(n_classes)] += 1
-        counts = counts[:-1]
-        ones = np.ones((1, n_classes), dtype=np.int16)
-        rows = np.concatenate([counts, ones, counts[self._cuts].sum(axis=1) // 2])
-        column, row = np.nonzero(rows.T)
-        starts = np.searchsorted(column, np.arange(n_classes))
-        self._add_columns(classes.losses * self._scale, starts, row, rows[row, column])
-        self._counts = np.concatenate([self._counts, counts], axis=1)
+        members, n_types = members[new], self._copies.size
+        column, place = np.nonzero(members >= 0)
+        records = column * n_types + members[column, place]
+        records, values = np.unique(records, return_counts=True)
+        pairs = _count_pairs(members, self._cuts)
+        of_pairs, cut = np.nonzero(pairs)
+        n_classes = len(members)
+        columns = np.concatenate([records // n_types, np.arange(n_classes), of_pairs])
+        rows = np.concatenate([records % n_types, np.full(n_classes, n_types), n_types + 1 + cut])
+        values = np.concatenate([values, np.ones(n_classes), pairs[of_pairs, cut]])
+        order = np.argsort(columns, kind="stable")
+        starts = np.searchsorted(columns[order], np.arange(n_classes))
+        costs = classes.losses[new] * self._scale
+        self._add_columns(costs, starts, rows[order], values[order])
+        self._members = np.concatenate([self._members, members])
         return True
 
-    def solve(self, pulse: Pulse) -> Duals:
-        """Solve the linear program to its optimum."""
+    def solve(self, center: IntArray, width: float, pulse: Pulse) -> Duals | None:
+        """Solve the linear program, its duals within a box; None if time ran out."""
+        centers = center * self._scale
+        half = width * np.maximum(centers, max(centers.mean(), _LEAST_CENTER))
+        self._highs.changeColsCost(
+            self._n_of_boxes,
+            _int32(np.arange(self._n_of_boxes)),
+            np.concatenate([centers + half, half - centers]),
+        )
+        if pulse.seconds_left < inf:
+            # The solver adds up the time of all runs.
+            limit = self._highs.getRunTime() + max(pulse.seconds_left, 0.0)
+            self._highs.setOptionValue("time_limit", limit)
         run(self._highs, pulse)
+        if pulse.is_over:
+            return None
         duals = np.array(self._highs.getSolution().row_dual) / self._scale
         whole = np.rint(duals).astype(np.int64)
         n_types = self._copies.size
@@ -393,31 +410,41 @@ class RestrictedMaster:
         cuts = PairCuts.of(self._cuts[active], prices[active], n_types)
         return Duals(whole[:n_types], int(price[0]), cuts)
 
+    @property
+    def is_at_the_box(self) -> bool:
+        """Whether the box, not classes alone, holds the duals."""
+        chosen = np.array(self._highs.getSolution().col_value[: self._n_of_boxes])
+        return bool((chosen > _POSITIVE).any())
+
     def add_cuts(self) -> bool:
         """Add the inequalities that the solution violates most; tell whether there are any."""
-        chosen = np.array(self._highs.getSolution().col_value)
+        chosen = np.array(self._highs.getSolution().col_value[self._n_of_boxes :])
         positive = np.flatnonzero(chosen > _POSITIVE)
-        counts = np.ascontiguousarray(self._counts[:, positive])
+        counts = np.zeros((self._copies.size + 1, positive.size), dtype=np.int16)
+        for member in self._members[positive].T:
+            counts[member, np.arange(positive.size)] += 1
+        counts = counts[:-1]
         found = np.zeros((_MAX_FOUND, 3), dtype=np.int64)
         violations = np.zeros(_MAX_FOUND)
         n = _separate(counts, chosen[positive], self._copies, found, violations)
         order = np.argsort(-violations[:n], kind="stable")
         # Many violated inequalities share types; a few of them are enough.
         uses = np.zeros(self._copies.size, dtype=np.int64)
-        most = max(5, 6 * _CUTS_PER_ROUND // uses.size)
+        n_added = max(_LEAST_CUTS_PER_ROUND, uses.size // 2)
+        most = max(5, 6 * n_added // uses.size)
         added: list[IntArray] = []
         for members in found[order]:
-            if (uses[members] < most).all() and len(added) < _CUTS_PER_ROUND:
+            if (uses[members] < most).all() and len(added) < n_added:
                 uses[members] += 1
                 added.append(members)
         for members in added:
-            pairs = self._counts[members].sum(axis=0) // 2
+            pairs = _count_pairs(self._members, members[np.newaxis])[:, 0]
             columns = np.flatnonzero(pairs)
             self._highs.addRow(
                 -highspy.kHighsInf,
                 float(self._copies[members].sum() // 2),
                 columns.size,
-                _int32(columns),
+                _int32(self._n_of_boxes + columns),
                 pairs[columns].astype(np.float64),
             )
         self._cuts = np.concatenate([self._cuts, np.array(added, dtype=np.int64).reshape(-1, 3)])
@@ -446,6 +473,14 @@ class RestrictedMaster:
 
 def _int32(values: npt.ArrayLike) -> CodeArray:
     return np.asarray(values, dtype=np.int32)
+
+
+def _count_pairs(members: CodeArray, cuts: IntArray) -> IntArray:
+    """Count the pairs of records of each set of types that each class holds: (classes, sets)."""
+    pairs = np.zeros((len(members), len(cuts)), dtype=np.int64)
+    for kind in cuts.T:
+        pairs += (members[:, :, np.newaxis] == kind).sum(axis=1)
+    return pairs // 2
 
 
 @kernel
@@ -488,16 +523,18 @@ def _separate(
 
 
 MAX_RECORDS = 1000
-"""Most records: with more, the search proves no better bound than the trivial one."""
+"""Most records of an exact search: it has not come close to a proof with as many."""
 
 _MAX_ENUMERATED = 5000  # classes, without column generation
 _MAX_CLASSES = 200_000  # for the proof
 _MAX_CELLS = 2**23  # of its search: some 130 MB
 _CAPACITY = 20_000
 _CLASSES_PER_ROUND = 300
-_CLASSES_PER_RECORD = 100
-_FEW_CLASSES = 20
+_MORE_CLASSES_PER_ROUND = 3  # for each type of records
+_CLASSES_PER_RECORD = 20
+_FIRST_WIDTH = 0.5  # of the box around duals, relative
 _MAX_ROUNDS_OF_CUTS = 40
+_TYPES_PER_PART = 64  # between beats
 _FIRST_STEP = 256  # steps that the bound has; those of the proof become larger
 _PRECISION = 2**36
 
@@ -519,14 +556,19 @@ def set_partition(types: DistinctRecords, k: int, upper: int, *, pulse: Pulse) -
     never beats its split. Bounds come from rounded duals, as whole numbers.
     """
     check_size(int(types.copies.sum()))
-    quick = _enumerate(types, k, upper, pulse)
+    return _partition(types, k, upper, pulse)
+
+
+def _partition(types: DistinctRecords, k: int, upper: int, pulse: Pulse) -> ClassPartition:
+    """Enumerate or generate classes."""
+    duals = _nearest_neighbor_duals(types, k, pulse)
+    quick = _enumerate(types, k, duals, upper, pulse)
     if quick is not None:
         return quick
     factor = 1
     while 2 * factor * types.largest_loss <= _PRECISION:
         factor *= 2
-    fine = types.scaled(factor)
-    search = _ColumnGeneration(fine, k, upper * factor, pulse)
+    search = _ColumnGeneration(types.scaled(factor), k, duals * factor, upper * factor, pulse)
     search.run()
     found = search.best
     classes = None
@@ -546,9 +588,10 @@ def check_size(n_records: int) -> None:
         )
 
 
-def _enumerate(types: DistinctRecords, k: int, upper: int, pulse: Pulse) -> ClassPartition | None:
+def _enumerate(
+    types: DistinctRecords, k: int, duals: IntArray, upper: int, pulse: Pulse
+) -> ClassPartition | None:
     """Enumerate and search all classes that a better partition can contain, if they are few."""
-    duals = nearest_neighbor_duals(types, k)
     bound = int(duals @ types.copies)
     if bound >= upper:
         return ClassPartition(None, Proof.of(upper, upper), 0)
@@ -564,19 +607,30 @@ def _enumerate(types: DistinctRecords, k: int, upper: int, pulse: Pulse) -> Clas
     return ClassPartition(cover.best, Proof.of(upper, upper if ended else bound), len(classes))
 
 
-@kernel
-def nearest_neighbor_duals(types: DistinctRecords, k: int) -> IntArray:
+def _nearest_neighbor_duals(types: DistinctRecords, k: int, pulse: Pulse) -> IntArray:
     """Bound the loss of a record of each type by the loss with its (k - 1)th nearest neighbor.
 
     A class has k - 1 others, and loses no less than any two of its records: no reduced cost is
-    below 0.
+    below 0. Types that are not reached in time have duals of 0.
     """
-    n_types = types.copies.size
-    duals = np.zeros(n_types, dtype=np.int64)
+    duals = np.zeros(types.copies.size, dtype=np.int64)
+    for first in range(0, duals.size, _TYPES_PER_PART):
+        pulse.beat()
+        if pulse.is_over:
+            break
+        _measure_neighbors(types, k, duals, first, min(first + _TYPES_PER_PART, duals.size))
+    return duals
+
+
+@kernel
+def _measure_neighbors(
+    types: DistinctRecords, k: int, duals: IntArray, first: int, last: int
+) -> None:
+    """Measure the loss with the (k - 1)th nearest neighbor of some types."""
     nearest = np.empty(k, dtype=np.int64)
-    for t in range(n_types):
+    for t in range(first, last):
         nearest[:] = NO_LIMIT
-        for u in range(n_types):
+        for u in range(types.copies.size):
             loss = loss_of_pair(types, t, u)
             for _ in range(min(types.copies[u], k)):
                 if loss >= nearest[-1]:
@@ -587,21 +641,21 @@ def nearest_neighbor_duals(types: DistinctRecords, k: int) -> IntArray:
                     i -= 1
                 nearest[i] = loss
         duals[t] = nearest[-1]
-    return duals
 
 
 class _ColumnGeneration:
     """Column generation, cuts, and proof; losses are in fractions of a unit."""
 
-    def __init__(self, types: DistinctRecords, k: int, upper: int, pulse: Pulse) -> None:
+    def __init__(
+        self, types: DistinctRecords, k: int, duals: IntArray, upper: int, pulse: Pulse
+    ) -> None:
         self._types, self._k, self._pulse = types, k, pulse
         self._upper = upper
         self._n_records = int(types.copies.sum())
         # The solver's own tolerance is 1e-7 of the losses that it is given.
         self._tolerance = types.largest_loss >> 22
         self._most_classes = self._n_records // k
-        none = PairCuts.none(types.copies.size)
-        self._duals = Duals(nearest_neighbor_duals(types, k), 0, none)
+        self._duals = Duals(duals, 0, PairCuts.none(types.copies.size))
         self.bound = self._duals.bound(types.copies, self._most_classes)
         """Lower bound on the loss of any partition."""
         self.best: CandidateClasses | None = None
@@ -621,18 +675,26 @@ class _ColumnGeneration:
 
     def _generate(self, master: RestrictedMaster) -> bool:
         """Solve the linear relaxation; tell whether that succeeded."""
-        while not self._pulse.is_over:
-            duals = master.solve(self._pulse)
-            search = self._classes_below(-self._tolerance, duals, _CAPACITY, _CLASSES_PER_RECORD)
-            classes = search.best(_CLASSES_PER_ROUND)
-            if not search.is_complete and len(classes) < _FEW_CLASSES:
-                search = self._classes_below(-self._tolerance, duals, _CAPACITY)
-                classes = search.best(_CLASSES_PER_ROUND)
-            if search.is_complete:
-                least = int(search.reduced_costs.min(initial=-self._tolerance))
-                self._raise_bound(duals, least)
-            if not len(classes) or not master.add(classes):
-                return search.is_complete
+        n_types, width = self._types.copies.size, _FIRST_WIDTH
+        most = max(_CLASSES_PER_ROUND, _MORE_CLASSES_PER_ROUND * n_types)
+        while (duals := master.solve(self._duals.types, width, self._pulse)) is not None:
+            search = self._classes_below(
+                -self._tolerance, duals, _CAPACITY + 2 * _CLASSES_PER_RECORD * n_types,
+                _CLASSES_PER_RECORD,
+            )  # fmt: skip
+            classes = search.all()
+            if classes is None:
+                return False
+            has_risen = self._raise_bound(duals, classes, search)
+            if len(classes) > most:
+                classes = classes.take(np.argpartition(search.reduced_costs, most)[:most])
+            if len(classes) and master.add(classes):
+                if not has_risen:
+                    width /= 2
+            elif not master.is_at_the_box:
+                return True
+            else:
+                width *= 2
         return False
 
     def _classes_below(
@@ -650,13 +712,16 @@ class _ColumnGeneration:
             pulse=self._pulse,
         )
 
-    def _raise_bound(self, duals: Duals, least: int) -> None:
-        """Take the duals if they prove more, no class having a reduced cost below ``least``."""
-        duals = duals._replace(price=duals.price - min(least, 0))
+    def _raise_bound(self, duals: Duals, classes: CandidateClasses, search: ClassSearch) -> bool:
+        """Lower the duals until no reduced cost is below 0; take them if they prove more."""
+        types = duals.types.copy()
+        _lower_duals(types, classes.members, search.reduced_costs, search.limits)
+        duals = duals._replace(types=types)
         bound = duals.bound(self._types.copies, self._most_classes)
-        if bound > self.bound:
-            self.bound = bound
-            self._duals = duals
+        if bound <= self.bound:
+            return False
+        self.bound, self._duals = bound, duals
+        return True
 
     def _prove(self) -> None:
         """Raise the bound step by step, until it meets a partition."""
@@ -687,10 +752,30 @@ class _ColumnGeneration:
             step += step // 2
 
 
-_TYPES_PER_PART: Final = 256
-_MOMENTUM: Final = 0.6
-_LEAST_STEP: Final = 2.0**-6
-_PATIENCE: Final = 4  # Rounds without a better bound, until steps are halved
+@kernel
+def _lower_duals(
+    duals: IntArray,  # (t,): changed
+    members: IntArray,  # (c, 2k - 1)
+    reduced_costs: IntArray,  # (c,): below 0
+    limits: IntArray,  # (t,): below 0, of the classes that are not listed, by the first record
+) -> None:
+    """Lower the duals until no class has a reduced cost below 0.
+
+    The first records pay for classes that are not listed, all members for those that are.
+    """
+    before = duals.copy()
+    for t in range(duals.size):
+        duals[t] += limits[t]
+    for c in np.argsort(reduced_costs):
+        missing, size = -reduced_costs[c], 0
+        for t in members[c]:
+            if t >= 0:
+                missing -= before[t] - duals[t]
+                size += 1
+        if missing > 0:
+            for t in members[c]:
+                if t >= 0:
+                    duals[t] -= -(-missing // size)
 
 
 def prove_least_loss(
@@ -715,17 +800,14 @@ def prove_least_loss(
 
     Notes
     -----
-    **Source:** the dual of set partitioning, raised by subgradients (Held, Wolfe and Crowder 1974).
+    **Source:** the dual of set partitioning ([OB] Eq. (21) to (28) with a variable for each class),
+    by column generation.
 
-    For any multipliers y, record i pays y_i + min (c(S) - mean of y in S), over the classes S with
-    i of k to 2k - 1 records, each of which loses c(S). So the records of a class S together pay at
-    most its loss, |S| c(S). Larger classes never beat their split. Without multipliers, each record
-    pays for the least box that holds k records, and it itself; they charge outliers for the
-    companions that they need.
-
-    The minimum is found exactly by branch and bound: each record either lies in the box of the
-    class, or neither it nor any record lies there with which the box would hold it. Where that
-    takes long, it is bounded. All numbers are whole.
+    Let each record have a number such that those of any class of k to 2k - 1 records add up to at
+    most its loss. All numbers together are then a bound, since larger classes never beat their
+    split. The solver proposes numbers, in floating point; an exact search lists the classes whose
+    records have too much, and that is taken from them again. So a bound is proven in each round, in
+    whole units, whatever the solver says. Prices of pairs (:class:`PairCuts`) tighten it further.
 
     Examples
     --------
@@ -740,112 +822,5 @@ def prove_least_loss(
     if not objective:
         return Proof.of(0, 0, exact.unit)
     types = DistinctRecords.of(exact, sort_order(microdata))
-    factor = 1
-    while 2 * factor * types.largest_loss <= _PRECISION:
-        factor *= 2
-    payments = _Payments(types.scaled(factor), k, objective * factor)
-    payments.raise_bound(pulse)
-    return Proof.of(objective, -(-payments.bound // factor), exact.unit)
-
-
-class _Payments:
-    """What the records of each type pay."""
-
-    def __init__(self, types: DistinctRecords, k: int, objective: int) -> None:
-        self._types, self._k, self._objective = types, k, objective
-        n_types, m = types.values.shape
-        n_categories = types.of_count.shape[1]
-        self._scratch = (
-            OpenBoxes(
-                np.zeros((MOST_OPEN, m), dtype=np.int64),
-                np.zeros((MOST_OPEN, m), dtype=np.int64),
-                np.zeros((MOST_OPEN, m), dtype=np.bool_),
-                np.zeros((MOST_OPEN, m, n_categories), dtype=np.bool_),
-                np.zeros((MOST_OPEN, m), dtype=np.int64),
-                np.zeros((MOST_OPEN, n_types), dtype=np.int32),
-                np.zeros(MOST_OPEN, dtype=np.int64),
-            ),
-            LargestDuals(
-                np.zeros(2 * k - 2, dtype=np.int64),
-                np.zeros(2 * k - 2, dtype=np.int64),
-                np.zeros(1, dtype=np.int64),
-            ),
-            np.zeros(n_types, dtype=np.int64),
-        )
-        self._companions = Companions(
-            np.zeros(n_types, dtype=np.int64),
-            _list_neighbors(types.copies, k),
-            np.full(n_types, k, dtype=np.int64),
-        )
-        self._best = np.zeros(n_types, dtype=np.int64)
-        self.bound = 0
-        """What all records pay together."""
-
-    def raise_bound(self, pulse: Pulse) -> None:
-        """Change the multipliers until the bound meets the loss, rises no more, or time is over."""
-        copies = self._types.copies
-        multipliers, direction = np.zeros(copies.size, dtype=np.int64), np.zeros(copies.size)
-        step, waited = 1.0, 0
-        while step >= _LEAST_STEP and self.bound < self._objective:
-            paid = self._pay(multipliers, pulse)
-            if paid is None:
-                return
-            total = int(paid @ copies)
-            waited = 0 if total > self.bound + (self.bound >> 12) else waited + 1
-            if total > self.bound:
-                self.bound, self._best = total, paid
-            if waited == _PATIENCE:
-                step, waited = step / 2, 0
-                paid, direction = self._best, np.zeros(copies.size)
-            direction = self._count_uses() + _MOMENTUM * direction
-            length = float(copies @ direction**2)
-            if not length:
-                multipliers = paid
-                step /= 2
-                continue
-            move = step * (self._objective - total) / length * direction
-            multipliers = paid + np.rint(move).astype(np.int64)
-
-    def _pay(self, multipliers: IntArray, pulse: Pulse) -> IntArray | None:
-        """Find what each type pays; without multipliers, those not reached in time pay nothing."""
-        types, k, companions = self._types, self._k, self._companions
-        largest = np.sort(multipliers)[::-1][:k]
-        copies = types.copies[np.argsort(multipliers)[::-1][:k]]
-        largest_mean = int(-(-np.repeat(largest, copies)[:k].sum() // k))
-        companions.shortages[:] = 0
-        for first in range(0, types.copies.size, _TYPES_PER_PART):
-            pulse.beat()
-            if pulse.is_over:
-                if multipliers.any():
-                    return None
-                break
-            last = min(first + _TYPES_PER_PART, types.copies.size)
-            find_companions(
-                types, k, multipliers, first, last, largest_mean, companions, *self._scratch
-            )
-        paid: IntArray = multipliers + companions.shortages
-        return paid
-
-    def _count_uses(self) -> FloatArray:
-        """Tell how much more often each record pays than it is needed as a companion."""
-        copies, companions = self._types.copies, self._companions
-        shares = np.repeat(copies / companions.sizes, companions.members.shape[1])
-        members = companions.members.reshape(-1)
-        is_member = members >= 0
-        needed = np.bincount(members[is_member], shares[is_member], minlength=copies.size)
-        return 1 - needed / copies
-
-
-def _list_neighbors(copies: IntArray, k: int) -> CodeArray:
-    """Take for each type k records that are neighbors in the order of the types, one of its own."""
-    record = np.repeat(np.arange(copies.size, dtype=np.int32), copies)
-    first = np.cumsum(copies) - copies
-    start = np.minimum(first, record.size - k)
-    members = np.full((copies.size, 2 * k - 1), -1, dtype=np.int32)
-    members[:, :k] = record[start[:, np.newaxis] + np.arange(k)]
-    # The type's own record comes first.
-    place = first - start
-    rows = np.arange(copies.size)
-    members[rows, place] = members[:, 0]
-    members[:, 0] = rows
-    return members
+    bound = int(_partition(types, k, objective, pulse).proof.lower_bound)
+    return Proof.of(objective, bound, exact.unit)

@@ -112,7 +112,7 @@ def new_solver(*, gap: float = 0.0) -> highspy.Highs:
 def run(highs: highspy.Highs, pulse: Pulse) -> None:
     """Run the solver in a thread of its own, with beats in this one.
 
-    The time limit is left to :func:`solve`: the duals of an interrupted program are of no use.
+    The time limit is left to the caller, who knows what an interrupted program is good for.
     """
     # New threads block signals, which the main thread must handle.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
