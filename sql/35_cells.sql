@@ -213,6 +213,18 @@ END;
 COMMENT ON FUNCTION kanon.values_of(text[], float8[]) IS
     'the values that a set stands for, each with its share of the records';
 
+CREATE OR REPLACE FUNCTION kanon.weigh_shares(own float8, shares float8[], trust float8, most integer)
+RETURNS TABLE (base float8, n integer, listed integer, even float8)
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT sum(s.share), cardinality(shares), least(cardinality(shares), most),
+           CASE WHEN own IS NULL OR coalesce(sum(s.share), 0) = 0 THEN 1
+                WHEN most IS NULL THEN (1 - 2 * own) * (1 - trust) ELSE 0 END
+    FROM unnest(shares) AS s (share);
+END;
+COMMENT ON FUNCTION kanon.weigh_shares(float8, float8[], float8, integer) IS
+    'what the parts of a range have in all, how many there are and are listed, and what lies evenly';
+
 CREATE OR REPLACE FUNCTION kanon.numbers_of(
     cell anyrange, cuts anyarray,
     own float8, points anyarray, shares float8[], trust float8, is_each boolean, most integer DEFAULT NULL
@@ -220,12 +232,7 @@ CREATE OR REPLACE FUNCTION kanon.numbers_of(
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $function$
-    WITH known AS (
-        SELECT sum(s.share) AS base, cardinality(shares) AS n, least(cardinality(shares), most) AS listed,
-               CASE WHEN own IS NULL OR coalesce(sum(s.share), 0) = 0 THEN 1
-                    WHEN most IS NULL THEN (1 - 2 * own) * (1 - trust) ELSE 0 END AS even
-        FROM unnest(shares) AS s (share)
-    )
+    WITH known AS (SELECT * FROM kanon.weigh_shares(own, shares, trust, most))
     SELECT coalesce(lower(cell), upper(cell) - 1), 1::float8
     WHERE lower_inf(cell) <> upper_inf(cell)
     UNION ALL
@@ -292,12 +299,7 @@ CREATE OR REPLACE FUNCTION kanon.parts_of(
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $function$
-    WITH known AS (
-        SELECT sum(s.share) AS base, cardinality(shares) AS n, least(cardinality(shares), most) AS listed,
-               CASE WHEN own IS NULL OR coalesce(sum(s.share), 0) = 0 THEN 1
-                    WHEN most IS NULL THEN (1 - 2 * own) * (1 - trust) ELSE 0 END AS even
-        FROM unnest(shares) AS s (share)
-    )
+    WITH known AS (SELECT * FROM kanon.weigh_shares(own, shares, trust, most))
     SELECT coalesce(lower(cell), upper(cell)), 1::float8
     WHERE lower_inf(cell) <> upper_inf(cell) OR lower(cell) = upper(cell)
     UNION ALL
@@ -366,7 +368,7 @@ GRANT EXECUTE ON FUNCTION
     kanon.numbers_of(anyrange, anyarray, float8, anyarray, float8[], float8, boolean, integer),
     kanon.parts_of(anyrange, anyarray),
     kanon.parts_of(anyrange, anyarray, float8, anyarray, float8[], float8, integer),
-    kanon.values_of(text[], float8[]),
+    kanon.values_of(text[], float8[]), kanon.weigh_shares(float8, float8[], float8, integer),
     kanon.width(numeric, numeric), kanon.width(timestamp, timestamp), kanon.width(timestamptz, timestamptz),
     kanon.possibly(boolean, text, integer), kanon.possibly(daterange, date),
     kanon.possibly(daterange, daterange), kanon.possibly(int4range, int4range),

@@ -46,7 +46,7 @@ BOTH = {
 """Read the server's catalogs, with the caller's rights."""
 
 ESTIMATED = "anyrange,anyarray,double precision,anyarray,double precision[],double precision"
-PARSED = ("surely", "possibly", "values_of", "values_of_label", "width")
+PARSED = ("surely", "possibly", "values_of", "values_of_label", "weigh_shares", "width")
 CELLS = {
     *(
         f"{name}({arguments})"
@@ -58,6 +58,7 @@ CELLS = {
         )
     ),
     "values_of(text[],double precision[])", "values_of_label(text,jsonb)",
+    "weigh_shares(double precision,double precision[],double precision,integer)",
     "numbers_of(anyrange,anyarray)", "parts_of(anyrange,anyarray)",
     f"numbers_of({ESTIMATED},boolean,integer)", f"parts_of({ESTIMATED},integer)",
     *(f"width({value},{value})" for value in ("numeric", RANGES["tsrange"], RANGES["tstzrange"])),
