@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, replace
+from datetime import date, time
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
@@ -166,7 +167,7 @@ class Kanon(Methods):
         ----------
         name : str
         given : mapping
-            Its parameters; those left out have their defaults.
+            Its parameters; those left out have their defaults. A frame stands for a list of rows.
 
         Returns
         -------
@@ -178,6 +179,10 @@ class Kanon(Methods):
         KanonError
         """
         operation = operations()[name]
+        given = {
+            item: _rows_of(value) if isinstance(value, pd.DataFrame) else value
+            for item, value in given.items()
+        }
         request = operation.read(with_files(given) if name == "register_source" else given)
         relations = [item.name for item in operation.parameters if item.type is RELATION]
         found = {item: self._session.qualified(getattr(request, item)) for item in relations}
@@ -414,6 +419,18 @@ class Kanon(Methods):
                 f"SELECT {', '.join(columns)} FROM kanon.publications ORDER BY publication_id"
             )
         return ResultFrame.of(pd.DataFrame(rows, columns=list(columns)), units={"rows": "records"})
+
+
+def _rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Write the rows of a frame as JSON has them; missing values are null, and times are texts."""
+    plain = frame.astype(object).where(frame.notna(), None)
+    return [
+        {
+            str(name): value.isoformat() if isinstance(value, date | time) else value
+            for name, value in row.items()
+        }
+        for row in plain.to_dict("records")
+    ]
 
 
 def _with_groups(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:

@@ -6,7 +6,7 @@ SQL, Python and the command line import this module, so it imports nothing heavy
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, Literal
 
@@ -197,7 +197,7 @@ class ClassifyAllRequest:
 
     publication: str = parameter(TEXT, "The model.", is_positional=True, metavar="NAME")
     rows: list[Any] = parameter(
-        json_list(is_exact=False),
+        replace(json_list(is_exact=False), python="str | Sequence[Any] | pd.DataFrame"),
         "A JSON list of rows, each with its features, such as"
         " (SELECT jsonb_agg(p) FROM people AS p).",
         is_positional=True,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
@@ -83,8 +84,10 @@ def test_all_ways_ask_the_same(parties: Parties) -> None:
     assert (found.label, found.agreement) == ("yes", 1.0)
     assert command("classify", "m", json.dumps(ROW), "--json", dsn=analyst).json() == expected
     assert "yes" in command("classify", "m", json.dumps(ROW), dsn=analyst).stdout
-    frame = Package(parties.analyst).kanon.classify_all("m", [ROW, {**ROW, "age": 3}])
-    assert list(frame["label"]) == ["yes", "no"]
+    asked = [ROW, {**ROW, "age": 3}]
+    for rows_asked in (asked, pd.DataFrame(asked, index=[7, 5])):
+        frame = Package(parties.analyst).kanon.classify_all("m", rows_asked)
+        assert list(frame["label"]) == ["yes", "no"]
     rows = command("classify-all", "m", json.dumps([ROW] * 3), "--json", dsn=analyst).json()
     assert [row["position"] for row in rows["rows"]] == [1, 2, 3]
 

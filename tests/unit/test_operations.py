@@ -8,11 +8,13 @@ import runpy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from kanon_db import spark
 from kanon_db.declaration import EVERYBODY, FLAG, PUBLISHERS, parameter
 from kanon_db.interfaces.cli.spark_commands import spark_command
+from kanon_db.interfaces.python import _rows_of
 from kanon_db.operations import operations
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.registry import KINDS
@@ -161,3 +163,15 @@ def test_spark_has_the_functions_and_their_parameters() -> None:
         if not any(item.kind == item.VAR_KEYWORD for item in parameters.values()):
             wanted = {"session", *(item.name for item in operation.parameters), *operation.hears}
             assert wanted == parameters.keys() - set(operation.fixed), name
+
+
+def test_a_frame_is_a_list_of_rows() -> None:
+    frame = pd.DataFrame(
+        {"age": [30, 41], "pay": [1.5, None], "seen": pd.to_datetime(["2024-02-29", None])},
+        index=[7, 7],
+    )
+    assert _rows_of(frame) == [
+        {"age": 30, "pay": 1.5, "seen": "2024-02-29T00:00:00"},
+        {"age": 41, "pay": None, "seen": None},
+    ]
+    assert type(_rows_of(frame)[0]["age"]) is int
