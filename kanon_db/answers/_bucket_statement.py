@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 from sqlglot import exp
 
@@ -22,7 +22,7 @@ from kanon_db.answers.scope import OpenQuery
 from kanon_db.publications.buckets.tallies import NEVER_SHOWN
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Aggregate, Expression
-from kanon_db.query.formulas import LIKELY, Weighed, limit_sums
+from kanon_db.query.formulas import Weighed, limit_sums
 from kanon_db.query.layout import BucketLayout, Side
 
 
@@ -109,7 +109,7 @@ class BucketStatement:
             for key, one in zip(self._keys(), query.keys, strict=True)
         ]
         shown += [*nodes.select_aggregates(query, write_aggregate), *self._show_error()]
-        statement = statement.select(*(nodes.named(column, name) for column, name in shown))
+        statement = statement.select(*(nodes.give_name(column, name) for column, name in shown))
         if query.having is not None:
             statement = statement.where(nodes.tree(query.having, nodes.rounding(write_aggregate)))
         return nodes.with_lists(
@@ -210,8 +210,8 @@ class BucketStatement:
         return [
             (_or_zero(total(None, is_number)), named),
             (total(x), f"x_{number + 1}"),
-            (total(_greatest(x, zero)), f"positive_{number + 1}"),
-            (total(_least(x, zero)), f"negative_{number + 1}"),
+            (total(nodes.greatest(x, zero)), f"positive_{number + 1}"),
+            (total(nodes.least(x, zero)), f"negative_{number + 1}"),
             *(
                 (nodes.filter_rows(end(this=x), condition), f"{name}_{number + 1}")
                 for name, end in ends
@@ -248,11 +248,11 @@ class BucketStatement:
         """Add up how much what matches on one side varies inside of buckets, and among all."""
         keys = self._keys(side)
         n = nodes.column(f"{'s' if side else 'q'}_{number + 1}")
-        size = nodes.cast(nodes.column("size"), _DOUBLE)
+        size = nodes.cast(nodes.column("size"), nodes.DOUBLE)
         inside = exp.Sum(this=n - nodes.divide(n * n, size))
         columns = [(nodes.column(key), key) for key in keys]
         total = exp.Sum(this=n)
-        columns += [(total, "total"), (_greatest(inside, _ZERO), "inside")]
+        columns += [(total, "total"), (nodes.greatest(inside, nodes.ZERO), "inside")]
         if side:
             everybody = nodes.double(self.layout.tables.n_records)
             columns.append((total - nodes.divide(total * total, everybody), "varying"))
@@ -265,9 +265,9 @@ class BucketStatement:
             repr(find_strength(self.layout, self.opened.plans[number]) ** 2 * n)
         )
         inside, varying = (nodes.column(name, "spread_of_values") for name in ("inside", "varying"))
-        varying = _greatest(varying, _ZERO)
-        between = strength * _greatest(varying - inside, _ZERO)
-        of_all = exp.Nullif(this=between + varying, expression=_ZERO)
+        varying = nodes.greatest(varying, nodes.ZERO)
+        between = strength * nodes.greatest(varying - inside, nodes.ZERO)
+        of_all = exp.Nullif(this=between + varying, expression=nodes.ZERO)
         records, values = (
             nodes.column("total", f"spread_of_{one}") for one in ("records", "values")
         )
@@ -277,7 +277,7 @@ class BucketStatement:
         shown = strength * inside * nodes.enclose(product)
         columns = [(nodes.column(key, "bounds"), key) for key in self._keys()]
         columns += [
-            (exp.Coalesce(this=nodes.divide(part, of_all), expressions=[_ZERO]), name)
+            (exp.Coalesce(this=nodes.divide(part, of_all), expressions=[nodes.ZERO]), name)
             for part, name in ((between, "heard"), (shown, "shown"))
         ]
         statement = nodes.select(*columns).from_("bounds")
@@ -412,9 +412,9 @@ class BucketStatement:
             if number not in self._bounded:
                 return total
         else:
-            total = self._all_but(number, self._learned(number))
+            total = self._all_but(number, self._write_learned(number))
         lower, upper = self._limits(number)
-        return _least(_greatest(total, lower), upper)
+        return nodes.least(nodes.greatest(total, lower), upper)
 
     def _all_but(self, number: int, total: Node) -> Node:
         """Count those that meet either condition, where those are counted that meet neither."""
@@ -422,7 +422,7 @@ class BucketStatement:
             return total
         return nodes.number(str(self.layout.tables.n_records)) - total
 
-    def _learned(self, number: int) -> Node:
+    def _write_learned(self, number: int) -> Node:
         """Write what learned weights say of a measure."""
         plan, most = self._weighed[number], self.most[number] or []
 
@@ -437,7 +437,7 @@ class BucketStatement:
 
         total = add("total", "x" if plan.has_number_on(0) else "n", lambda x: x)
         if plan.measure.function == "avg":
-            n = exp.Nullif(this=add("n", "n", lambda _: 1.0), expression=_ZERO)
+            n = exp.Nullif(this=add("n", "n", lambda _: 1.0), expression=nodes.ZERO)
             mean = nodes.column(f"mean_{number + 1}", "bounds")
             total = exp.Coalesce(this=total / n, expressions=[mean])
         return total
@@ -464,18 +464,18 @@ class BucketStatement:
         reach = exp.Coalesce(
             this=nodes.divide(
                 factor * of_records * of_values * of_values,
-                exp.Nullif(this=_greatest(varying, _ZERO), expression=_ZERO),
+                exp.Nullif(this=nodes.greatest(varying, nodes.ZERO), expression=nodes.ZERO),
             ),
-            expressions=[_ZERO],
+            expressions=[nodes.ZERO],
         )  # fmt: skip
         miss = nodes.column(f"variance_{number + 1}", "bounds")
         two, learned = exp.Literal.number(2), None
         if number in self._weighed:
             expected = nodes.column(f"expected_{number + 1}", "bounds")
-            learned = nodes.enclose(self._learned(number) - expected)
+            learned = nodes.enclose(self._write_learned(number) - expected)
         if self.layout.is_drawn_from_all:
             heard, left = (nodes.column(name, "between") for name in ("heard", "shown"))
-            reach = reach * _greatest(
+            reach = reach * nodes.greatest(
                 exp.Literal.number(1) - heard, nodes.number(repr(NEVER_SHOWN))
             )
             if learned is not None:
@@ -486,7 +486,7 @@ class BucketStatement:
             miss = miss + nodes.call("POWER", learned, two)
         lower, upper = self._limits(number)
         half = nodes.divide(upper - nodes.enclose(lower), exp.Literal.number("2.0"))
-        error = _least(exp.Sqrt(this=miss), half)
+        error = nodes.least(exp.Sqrt(this=miss), half)
         return [
             (error, "std_error"), (nodes.cast(lower, "bigint"), "lower_bound"),
             (nodes.cast(upper, "bigint"), "upper_bound"),
@@ -496,14 +496,7 @@ class BucketStatement:
         """Show how far off a count that is alone may be."""
         if self._alone is None:
             return []
-        names = f"estimate_{self._alone + 1}", "std_error", "lower_bound", "upper_bound"
-        estimate, error, lower, upper = map(nodes.column, names)
-        reach = exp.Literal.number(repr(LIKELY)) * error
-        return [
-            (error, "std_error"), (lower, "lower_bound"), (upper, "upper_bound"),
-            (_greatest(estimate - reach, lower), "likely_low"),
-            (_least(estimate + reach, upper), "likely_high"),
-        ]  # fmt: skip
+        return nodes.show_error(nodes.column(f"estimate_{self._alone + 1}"))
 
     @staticmethod
     def _where_group(keys: Mapping[int, str], left: Node) -> Node:
@@ -520,10 +513,6 @@ class BucketStatement:
             conditions.append(exp.NullSafeEQ(this=key, expression=constant))
         is_own = exp.and_(*conditions, copy=False)
         return exp.Case(ifs=[exp.If(this=is_own, true=left)], default=exp.Literal.number(0))
-
-
-_DOUBLE: Final = "double precision"
-_ZERO: Final = exp.Literal.number(0)
 
 
 def _of_bucket(total: Node, bucket: Node, n_keys: int) -> Node:
@@ -569,8 +558,8 @@ class _BucketNumbers:
         """Write what a bucket has of both sides."""
         n, matches, size = *map(self._column, self._sides), nodes.column("size")
         columns = [
-            (_greatest(n + matches - size, exp.Literal.number(0)), "fewest"),
-            (_least(n, matches), "many"),
+            (nodes.greatest(n + matches - size, exp.Literal.number(0)), "fewest"),
+            (nodes.least(n, matches), "many"),
         ]
         if self._is_sum:
             names = self._sides[0], "x", "least", "most", "positive", "negative"
@@ -583,9 +572,9 @@ class _BucketNumbers:
         """Write how many meet if each matching is as likely as the others, and the variance."""
         # A hypergeometric number; see `count_draws` of `kanon_db.publications.buckets.tallies`.
         q, s, size = *map(self._column, self._sides), nodes.column("size")
-        one, pairs = exp.Literal.number(1), nodes.cast(q * s, _DOUBLE)
+        one, pairs = exp.Literal.number(1), nodes.cast(q * s, nodes.DOUBLE)
         spread = pairs * exp.Paren(this=size - q) * exp.Paren(this=size - s)
-        cases = size * size * _greatest(size - one, one)
+        cases = size * size * nodes.greatest(size - one, one)
         return [
             (nodes.divide(pairs, size), f"expected_{self._number}"),
             (nodes.divide(spread, cases), f"variance_{self._number}"),
@@ -613,7 +602,7 @@ class _BucketNumbers:
             ),
         )
         parts: Any = n, x, None, positive, negative, least, most
-        bounds = limit_sums(Weighed(*parts), (fewest, many), _least, _greatest)
+        bounds = limit_sums(Weighed(*parts), (fewest, many), nodes.least, nodes.greatest)
         meets = exp.GT(this=many, expression=exp.Literal.number(0))
 
         def total(node: Node, function: type = exp.Sum) -> Node:
@@ -627,17 +616,9 @@ class _BucketNumbers:
 
         def divide(sum_: Node, end: Node) -> Node:
             mean = nodes.cast(sum_, "double precision") / total(many)
-            own = _greatest(_least(mean, last), first)
+            own = nodes.greatest(nodes.least(mean, last), first)
             return exp.Case(ifs=[exp.If(this=is_certain.copy(), true=own)], default=end.copy())
 
         mean = total(x * share) / total(n * share)
         named = (("lower", divide(lower, first)), ("upper", divide(upper, last)), ("mean", mean))
         return [(node, f"{name}_{self._number}") for name, node in named]
-
-
-def _least(one: Node, other: Node) -> Node:
-    return exp.Least(this=one.copy(), expressions=[other.copy()])
-
-
-def _greatest(one: Node, other: Node) -> Node:
-    return exp.Greatest(this=one.copy(), expressions=[other.copy()])

@@ -16,6 +16,7 @@ from sqlglot import exp
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import DERIVED, Aggregate, Column, Expression, refusal
+from kanon_db.query.formulas import LIKELY
 from kanon_db.query.layout import BucketLayout, CellLayout, Lookup
 
 Node: TypeAlias = Any
@@ -118,6 +119,29 @@ def _binary(kind: type, left: Node, right: Node) -> Node:
 def divide(left: Node, right: Node) -> Node:
     """Divide as the operands' types do."""
     return _binary(exp.Div, left, right)
+
+
+def least(one: Node, other: Node) -> Node:
+    return exp.Least(this=one.copy(), expressions=[other.copy()])
+
+
+def greatest(one: Node, other: Node) -> Node:
+    return exp.Greatest(this=one.copy(), expressions=[other.copy()])
+
+
+ZERO: Final = exp.Literal.number(0)
+DOUBLE: Final = "double precision"
+
+
+def show_error(estimate: Node) -> list[tuple[Node, str]]:
+    """Show how far off an estimate may be, from columns with its error and its bounds."""
+    error, lower, upper = map(column, ("std_error", "lower_bound", "upper_bound"))
+    reach = exp.Literal.number(repr(LIKELY)) * error
+    return [
+        (error, "std_error"), (lower, "lower_bound"), (upper, "upper_bound"),
+        (greatest(estimate - reach, lower), "likely_low"),
+        (least(estimate + reach, upper), "likely_high"),
+    ]  # fmt: skip
 
 
 def _negate(node: Node, negated: bool) -> Node:
@@ -272,7 +296,7 @@ def join_all(*conditions: Node | None) -> Node | None:
     return exp.and_(*known, copy=False) if known else None
 
 
-def named(node: Node, name: str) -> Node:
+def give_name(node: Node, name: str) -> Node:
     """Name an item of a select list, unless it has the name already."""
     if isinstance(node, exp.Column) and node.name == name:
         return node
@@ -280,7 +304,7 @@ def named(node: Node, name: str) -> Node:
 
 
 def select(*columns: tuple[Node, str]) -> Node:
-    return exp.Select(expressions=[named(node, name) for node, name in columns])
+    return exp.Select(expressions=[give_name(node, name) for node, name in columns])
 
 
 def listing(node: Node, alias: str, *columns: str) -> Node:

@@ -15,7 +15,7 @@ since a sum of weights is not exact. docs/start/queries.md lists queries without
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import reduce
 from math import floor
@@ -37,6 +37,7 @@ from kanon_db.answers.likelihoods import (
     MOST_VALUES,
     arrange,
     find_summed_column,
+    together,
 )
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.query import expressions as ex
@@ -50,18 +51,25 @@ from kanon_db.query.layout import (
     condition_of,
     is_vague,
 )
-from kanon_db.query.sql import leaves
+from kanon_db.query.sql import is_leaf, leaves
 
 Dialect = OneOf["postgres", "spark"]
 
 
 def _source(opened: OpenQuery, dialect: Dialect) -> FromClause:
     layout = opened.layout
-    if isinstance(layout, BucketLayout):
-        source = bucket_source(opened, layout, layout.tables.view)
-        if dialect == "spark":  # the view has no schema there
-            source.relation.set("db", None)
-        return source
+    if isinstance(layout, CellLayout):
+        return _row_source(opened, layout, dialect)[0]
+    source = bucket_source(opened, layout, layout.tables.view)
+    if dialect == "spark":  # the view has no schema there
+        source.relation.set("db", None)
+    return source
+
+
+def _row_source(
+    opened: OpenQuery, layout: CellLayout, dialect: Dialect, *, also_evenly: bool = False
+) -> tuple[FromClause, dict[str, _SpreadCells]]:
+    """Read the view of rows, joined with the values of cells, which are returned by column."""
     names = {name for part in opened.query.evaluated for name in ex.attributes(part)}
     vague = [cell for name, cell in layout.cells.items() if name in names and is_vague(cell)]
     if vague and dialect != "postgres":
@@ -73,7 +81,8 @@ def _source(opened: OpenQuery, dialect: Dialect) -> FromClause:
     if opened.lookups or vague:
         alias = nodes.unique(nodes.split_name(layout.view.view)[-1], taken)
     spread = {
-        cell.column.name: _SpreadCells.of(opened, layout, cell, alias, taken) for cell in vague
+        cell.column.name: _SpreadCells.of(opened, layout, cell, alias, taken, also_evenly)
+        for cell in vague
     }
 
     def spell(column: Column) -> Node:
@@ -91,7 +100,7 @@ def _source(opened: OpenQuery, dialect: Dialect) -> FromClause:
         source.lists += [listed for own in spread.values() for listed in own.lists]
         _require_few(opened, layout.view, alias, list(spread.values()))
     nodes.join_lookups(source, dict(enumerate(opened.lookups)), taken)
-    return source
+    return source, spread
 
 
 @dataclass(frozen=True)
@@ -100,35 +109,55 @@ class _SpreadCells:
 
     value: Node
     share: Node
+    evenly: Node  # The share if all values of a cell are equally likely
     number: Node  # How many values the cell of a row has, where lists count them as ``n``
+    unknown: Node  # The share of the records with the cell whose values are not known
+    is_whole: bool  # Whether all values are listed, or one between each two constants
+    open: list[Node]  # Each is true of cells that could be anything
     joins: list[Node]
     lists: list[tuple[str, Node]]  # In WITH, by name
 
     @classmethod
     def of(
         cls, opened: OpenQuery, layout: CellLayout, cell: CellDescription, alias: str,
-        taken: set[str],
+        taken: set[str], also_evenly: bool,
     ) -> Self:  # fmt: skip
         """List the values of a column's cells; suppressed ones have those of all others."""
         name, one = cell.column.name, exp.Literal.number(1)
         value: Node = nodes.column(name, alias)
         share: Node = one
+        evenly: Node = one
         number: Node = one
+        unknown: Node = one
+        is_whole = True
+        open_: list[Node] = []
         joins: list[Node] = []
         lists: list[tuple[str, Node]] = []
         if cell.kind != "value":
             cells = nodes.unique(f"{name}_cells", taken)
-            lists.append((cells, _values_of_cells(opened, layout, cell)))
+            if cell.kind == "range":
+                widest, has_anything = _require_ends(opened, layout, cell)
+                most = _most_listed(opened, layout, cell)
+                is_whole = cell.is_discrete and cell.shares != "of_parts"
+                is_whole = is_whole and (most is None or widest <= most)
+                if has_anything:
+                    ends = [nodes.call(f"{end}_INF", value) for end in ("LOWER", "UPPER")]
+                    open_.append(exp.Coalesce(this=exp.and_(*ends), expressions=[exp.false()]))
+            if cell.shares is not None:
+                known = exp.Coalesce(this=nodes.column("known", cells), expressions=[nodes.ZERO])
+                unknown = one - known
+            lists.append((cells, _values_of_cells(opened, layout, cell, also_evenly)))
             # NULL, and the range that has no ends, have no row there, and count as NULL.
             own = exp.EQ(this=nodes.column("cell", cells), expression=value)
             joins.append(exp.Join(this=exp.to_table(cells), side="LEFT", on=own))
             value = nodes.column("value", cells)
-            share, number = (
+            is_learned = also_evenly and cell.shares is not None
+            share, number, evenly = (
                 exp.Coalesce(this=nodes.column(part, cells), expressions=[one])
-                for part in ("share", "n")
+                for part in ("share", "n", "evenly" if is_learned else "share")
             )
         if cell.mark is None:
-            return cls(value, share, number, joins, lists)
+            return cls(value, share, evenly, number, unknown, is_whole, open_, joins, lists)
         kept = nodes.unique(f"{name}_kept", taken)
         lists.append((kept, _values_of_kept(layout, cell, lists)))
         hidden = _is_hidden(layout, cell, alias)
@@ -139,10 +168,12 @@ class _SpreadCells:
                 ifs=[exp.If(this=hidden.copy(), true=nodes.column(part, kept))], default=otherwise
             )
 
-        value, share, number = (
-            choose(part, own) for part, own in (("value", value), ("share", share), ("n", number))
+        value, share, evenly, number = (
+            choose(part, own)
+            for part, own in (("value", value), ("share", share), ("share", evenly), ("n", number))
         )
-        return cls(value, share, number, joins, lists)
+        open_.append(hidden)
+        return cls(value, share, evenly, number, unknown, is_whole, open_, joins, lists)
 
 
 def _is_hidden(layout: CellLayout, cell: CellDescription, alias: str) -> Node:
@@ -157,7 +188,9 @@ _INSIDE: Final[Mapping[str, str]] = {"smallint": "integer", "real": "numeric",
 """The types that ranges have inside, where columns have others."""
 
 
-def _values_of_cells(opened: OpenQuery, layout: CellLayout, cell: CellDescription) -> Node:
+def _values_of_cells(
+    opened: OpenQuery, layout: CellLayout, cell: CellDescription, also_evenly: bool
+) -> Node:
     """List each distinct cell of a column with its values and their shares."""
     shown, listed = nodes.column(cell.column.name), nodes.column("cell", "c")
     cells = nodes.select((shown, "cell"))
@@ -183,7 +216,6 @@ def _values_of_cells(opened: OpenQuery, layout: CellLayout, cell: CellDescriptio
         value = nodes.column("value", "v")
         if inside != cell.column.type.name:
             value = nodes.cast(value, cell.column.type.name)
-        _require_ends(opened, layout, cell)
         cuts = _cuts(opened, cell)
         given = [
             nodes.cast(exp.Null() if cuts is None else exp.Array(expressions=cuts), f"{inside}[]")
@@ -207,14 +239,27 @@ def _values_of_cells(opened: OpenQuery, layout: CellLayout, cell: CellDescriptio
             given += [own, points, _cut_out("shares"), nodes.column("known", "a")]
             given += [exp.Boolean(this=cell.shares == "of_each")] if cell.is_discrete else []
             given += [] if most is None else [exp.Literal.number(most)]
-    values = exp.Lateral(
-        this=nodes.own_call(function, nodes.column("cell", "c"), *given),
-        alias=exp.TableAlias(this=nodes.identifier("v")),
-    )
+    own_cell = nodes.column("cell", "c")
+    listed_values = nodes.own_call(function, own_cell, *given)
+    shown = [(listed, "cell"), (value, "value"), (nodes.column("share", "v"), "share")]
+    if cell.shares is not None:
+        shown.append((nodes.column("known", "s"), "known"))
+        if also_evenly:  # once with learned shares, and once with even ones
+            shown.append((nodes.column("evenly", "v"), "evenly"))
+            even = nodes.own_call(function, own_cell, *([] if cell.kind == "set" else given[:1]))
+            columns = nodes.column("value", "u"), nodes.column("share", "u")
+            learned, evenly = (
+                exp.Select(expressions=order).from_(nodes.listing(call, "u"))
+                for call, order in (
+                    (listed_values, [*columns, exp.alias_(nodes.ZERO, "evenly")]),
+                    (even, [columns[0], nodes.ZERO, columns[1]]),
+                )
+            )
+            listed_values = exp.Subquery(this=exp.union(learned, evenly, distinct=False))
+    values = exp.Lateral(this=listed_values, alias=exp.TableAlias(this=nodes.identifier("v")))
     return statement.select(
-        *(exp.Alias(this=node, alias=nodes.identifier(name)) for node, name in (
-            (listed, "cell"), (value, "value"), (nodes.column("share", "v"), "share")))
-    ).join(exp.Join(this=values, kind="CROSS"))  # fmt: skip
+        *(exp.Alias(this=node, alias=nodes.identifier(name)) for node, name in shown)
+    ).join(exp.Join(this=values, kind="CROSS"))
 
 
 _POINTS: Final = 100
@@ -354,14 +399,20 @@ _MOST_WHOLE: Final = 2**31 - 2
 """At constants beyond it, no column of whole numbers is cut, whatever its type."""
 
 
-def _require_ends(opened: OpenQuery, layout: CellLayout, cell: CellDescription) -> None:
-    """Refuse ranges with one end only, of which a condition counts a half; others count as it."""
+def _require_ends(
+    opened: OpenQuery, layout: CellLayout, cell: CellDescription
+) -> tuple[float, bool]:
+    """Refuse ranges with one end only, of which a condition counts a half; others count as it.
+
+    Returns how many values the widest has, if these can be counted, and whether one has no ends.
+    """
     name = cell.column.name
     column = f"c.{cell.column.sql}"
-    endless = f"{is_endless(column)} AND NOT {holds_anything(column)}"
+    anything = holds_anything(column)
     width = f"max(upper({column}) - lower({column}))::float8" if cell.is_discrete else "0"
     (row,) = opened.fetch(
-        f"SELECT coalesce(bool_or({endless}), false) AS has_endless, coalesce({width}, 0) AS width"
+        f"SELECT coalesce(bool_or({is_endless(column)} AND NOT {anything}), false) AS has_endless,"
+        f" coalesce(bool_or({anything}), false) AS has_anything, coalesce({width}, 0) AS width"
         f" FROM {layout.view.view} AS c"
     )
     if _cuts(opened, cell) is None:
@@ -369,6 +420,7 @@ def _require_ends(opened: OpenQuery, layout: CellLayout, cell: CellDescription) 
     is_mentioned = any(name in ex.attributes(condition) for condition in _conditions(opened))
     if row["has_endless"] and (is_mentioned or not cell.is_discrete):
         raise nodes.no_statement("an answer from ranges without an end", f'column "{name}"')
+    return row["width"], row["has_anything"]
 
 
 _MOST_LISTED: Final = 10_000_000
@@ -402,6 +454,189 @@ def _refuse_many(n: float) -> None:
         raise nodes.no_statement("an answer from so many combinations of values", detail)
 
 
+class _UnboundedError(Exception):
+    """A condition whose truth is not told by that of its leaves."""
+
+
+@dataclass(frozen=True)
+class _RowStatement:
+    """Writes the estimate of a count of rows that is alone, with its error and its bounds.
+
+    Records with the same cells are looked at once: how likely they count, surely, and possibly.
+    """
+
+    opened: OpenQuery
+    layout: CellLayout
+    source: FromClause
+    spread: Mapping[str, _SpreadCells]
+
+    @classmethod
+    def of(cls, opened: OpenQuery, layout: CellLayout) -> Node | None:
+        """Build the statement of a count that is alone; None if listed values do not bound it."""
+        query = opened.query
+        number = find_count_alone(opened)
+        if number is None or query.keys or query.having or query.limit is not None or query.offset:
+            return None
+        source, spread = _row_source(opened, layout, "postgres", also_evenly=True)
+        if not spread or not all(one.is_whole for one in spread.values()):
+            return None
+        condition = condition_of(query, query.measures[number].aggregate)
+        try:
+            return cls(opened, layout, source, spread)._tree(condition)
+        except _UnboundedError:
+            return None
+
+    def _tree(self, condition: Expression | None) -> Node:
+        types = self._types(condition)
+        lists = [*self.source.lists, ("types", types), ("judged", self._judge_types(condition))]
+        lists += [("totals", self._totals()), ("estimates", self._estimates())]
+        ((_, shown),) = self.opened.query.shown
+        columns = [(nodes.column("estimate"), shown.label)]
+        columns += nodes.show_error(nodes.column("estimate"))
+        return nodes.with_lists(nodes.select(*columns).from_("estimates"), lists)
+
+    @property
+    def _alias(self) -> str:
+        return str(self.source.relation.alias)
+
+    @property
+    def _number(self) -> str:
+        """Name the number of records with the same cells, unlike any column."""
+        return nodes.unique("n", {*self.layout.view.columns, self.layout.view.number or ""})
+
+    def _columns(self, condition: Expression | None) -> list[str]:
+        """Name the columns of the view that tell records apart."""
+        names = [name for name in self.layout.cells if name in ex.attributes(condition)]
+        pattern = self.layout.view.pattern
+        return names if pattern is None else [*names, *nodes.split_name(pattern)]
+
+    def _types(self, condition: Expression | None) -> Node:
+        """Count the records that have the same cells."""
+        names = self._columns(condition)
+        number = (exp.Count(this=exp.Star()), self._number)
+        statement = nodes.select(*((nodes.column(name), name) for name in names), number)
+        statement = statement.from_(nodes.relation(self.layout.view.view))
+        return statement.group_by(*nodes.places(len(names)))
+
+    def _judge_types(self, condition: Expression | None) -> Node:
+        """Say of the records with the same cells how likely they count, surely, and possibly."""
+        is_met = self.source.tree(condition)
+        shares = (one.evenly for one in self.spread.values())
+        weights = {"p": self.source.weight}
+        weights["evenly"] = reduce(lambda a, b: exp.Mul(this=a, expression=b), shares)
+        n = nodes.column(self._number, self._alias)
+        unknown = reduce(nodes.greatest, (one.unknown for one in self.spread.values()))
+        columns: list[tuple[Node, str]] = [
+            (n, "n"),
+            *(
+                (exp.Coalesce(
+                    this=nodes.filter_rows(exp.Sum(this=weight), is_met),
+                    expressions=[nodes.ZERO],
+                ), name)
+                for name, weight in weights.items()
+            ),
+            (self._holds(exp.LogicalAnd, condition, surely=True), "surely"),
+            (self._holds(exp.LogicalOr, condition, surely=False), "possibly"),
+            (exp.Max(this=unknown), "unknown"),
+        ]  # fmt: skip
+        own = replace(
+            self.source, relation=exp.Table(
+                this=nodes.identifier("types"),
+                alias=exp.TableAlias(this=nodes.identifier(self._alias)),
+            ),
+        )  # fmt: skip
+        keys = [nodes.column(name, self._alias) for name in self._columns(condition)]
+        return own.select(*columns).group_by(*keys, n)
+
+    def _holds(self, every: type, condition: Expression | None, *, surely: bool) -> Node:
+        if condition is None:
+            return exp.true()
+        truth = exp.Coalesce(this=self._judge(condition, surely), expressions=[exp.false()])
+        return every(this=truth)
+
+    def _judge(self, condition: Expression, surely: bool) -> Node:
+        """Write whether a condition surely, or possibly, holds: cells could be anything."""
+        if is_leaf(condition):
+            truth = self.source.tree(condition)
+            names = ex.attributes(condition) & self.spread.keys()
+            is_open = [one.copy() for name in sorted(names) for one in self.spread[name].open]
+            if not is_open:
+                return truth
+            if surely:
+                return exp.and_(truth, exp.not_(exp.or_(*is_open)))
+            return exp.or_(truth, *is_open)
+        match ex.by_attribute(condition):
+            case ex.And(parts):
+                return exp.and_(*(self._judge(part, surely) for part in parts))
+            case ex.Or(parts):
+                return exp.or_(*(self._judge(part, surely) for part in parts))
+            case ex.Not(part):
+                return exp.not_(self._judge(part, not surely))
+        raise _UnboundedError
+
+    def _totals(self) -> Node:
+        """Add up what is said of all records."""
+        n, p = nodes.column("n"), nodes.column("p")
+        surely, possibly = nodes.column("surely"), nodes.column("possibly")
+        # What is certain has no error: of 1, sums of shares are off by what is rounded.
+        is_doubtful = exp.and_(possibly, exp.not_(surely))
+        variance = nodes.greatest(p * exp.Paren(this=1 - p), nodes.ZERO)
+        sums: list[tuple[str, Node, Node | None]] = [
+            ("records", n, None), ("m", n * p, None),
+            ("away", n * exp.Paren(this=p - nodes.column("evenly")), None),
+            ("squares", n * variance, is_doubtful),
+            ("deviations", n * nodes.column("unknown") * exp.Sqrt(this=variance), is_doubtful),
+            ("surely", n, surely), ("possibly", n, possibly),
+        ]  # fmt: skip
+        columns = []
+        for name, own, condition in sums:
+            total = nodes.filter_rows(exp.Sum(this=own), condition)
+            columns.append((exp.Coalesce(this=total, expressions=[nodes.ZERO]), name))
+        return nodes.select(*columns).from_("judged")
+
+    def _estimates(self) -> Node:
+        """Say how far off the estimate may be."""
+        # As `Totals` of `kanon_db.answers.measures` says it, those who are left out included.
+        estimate, left_out = nodes.column("m"), self.layout.left_out
+        squares, deviations = nodes.column("squares"), nodes.column("deviations")
+        lower, upper = nodes.column("surely"), nodes.column("possibly")
+        if left_out:
+            number = nodes.number(str(left_out))
+            mean = exp.Paren(this=nodes.divide(nodes.column("m"), nodes.column("records")))
+            variance = nodes.greatest(mean * exp.Paren(this=1 - mean), nodes.ZERO)
+            estimate = estimate + number * mean
+            squares = squares + number * variance
+            deviations = deviations + number * exp.Sqrt(this=variance)
+            upper = upper + number
+        cells = [self.layout.cells[name] for name in self.spread]
+        added = nodes.number(repr(together(cells))) * nodes.enclose(deviations)
+        half = nodes.divide(upper - lower, exp.Literal.number("2.0"))
+        two = exp.Literal.number(2)
+        likely = exp.Nullif(this=squares + nodes.call("POWER", added, two), expression=nodes.ZERO)
+        away = nodes.call("POWER", nodes.column("away"), two)
+        error: Node = exp.Coalesce(this=exp.Sqrt(this=likely + away), expressions=[half])
+        error = nodes.least(error, half)
+        if any(self._is_mostly_hidden(cell) for cell in cells):
+            error = half
+        columns = [
+            (estimate, "estimate"), (error, "std_error"),
+            (nodes.cast(lower, "bigint"), "lower_bound"),
+            (nodes.cast(upper, "bigint"), "upper_bound"),
+        ]  # fmt: skip
+        return nodes.select(*columns).from_("totals")
+
+    def _is_mostly_hidden(self, cell: CellDescription) -> bool:
+        """Whether more than half of a column's cells are suppressed: nothing is known of it."""
+        if cell.mark is None:
+            return False
+        hidden = f"substr(c.{self.layout.view.pattern}, {cell.mark}, 1) = '*'"
+        (row,) = self.opened.fetch(
+            f"SELECT 2 * count(*) FILTER (WHERE {hidden}) > count(*) AS is_mostly"
+            f" FROM {self.layout.view.view} AS c"
+        )
+        return bool(row["is_mostly"])
+
+
 def _bucket_statement(opened: OpenQuery, layout: BucketLayout) -> Node | None:
     """Build the statement of what follows from both sides of each bucket; None for others."""
     most: Sequence[list[MostOfValues] | None] = [None] * len(opened.plans)
@@ -430,6 +665,10 @@ def statement_tree(opened: OpenQuery, dialect: Dialect = "postgres") -> Node:
         raise nodes.no_statement("an answer from groups of groups")
     if isinstance(layout, BucketLayout) and dialect == "postgres":
         statement = _bucket_statement(opened, layout)
+        if statement is not None:
+            return statement
+    if isinstance(layout, CellLayout) and dialect == "postgres":
+        statement = _RowStatement.of(opened, layout)
         if statement is not None:
             return statement
     source = _source(opened, dialect)

@@ -362,6 +362,27 @@ def test_bounds_hold_the_truth_of_rows(parties: Parties, name: str) -> None:
     assert outcomes["answered"] > 0.8 * len(queries), outcomes
 
 
+@pytest.mark.slow("questions of the corpus, twice")
+@pytest.mark.usefixtures("rows")
+@pytest.mark.parametrize("name", long_but([*KINDS][:1], KINDS))
+def test_a_rewritten_statement_gives_the_estimate_of_rows(parties: Parties, name: str) -> None:
+    """Of a count that is alone, the error and the bounds, too."""
+    queries = [query for query in QUERIES if "COUNT(" in query and "GROUP BY" not in query]
+    outcomes: Counter[str] = Counter()
+    for query in asked_of(name, queries[::12]):
+        outcomes[compared(parties.analyst, query.replace(FROM, name), 5)] += 1
+    print(name, outcomes)  # shown with -rP
+    assert outcomes.keys() <= {"equal", "refused", "no statement"}, outcomes
+    assert outcomes["equal"] >= 8
+    for condition in (
+        "age > 30",
+        "sex = 'f' OR NOT age BETWEEN 20 AND 30",
+        "zip = 2 AND illness = 'flu'",
+    ):
+        one = f"SELECT COUNT(*) FROM {name} WHERE {condition}"
+        assert "likely_low" in Functions(parties.analyst).rewrite(one), condition
+
+
 @pytest.mark.long
 @pytest.mark.pitfall(11)
 @pytest.mark.usefixtures("rows")
