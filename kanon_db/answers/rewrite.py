@@ -242,20 +242,19 @@ def _values_of_cells(
     own_cell = nodes.column("cell", "c")
     listed_values = nodes.own_call(function, own_cell, *given)
     shown = [(listed, "cell"), (value, "value"), (nodes.column("share", "v"), "share")]
-    if cell.shares is not None:
+    if also_evenly and cell.shares is not None:  # with learned shares, and with even ones
         shown.append((nodes.column("known", "s"), "known"))
-        if also_evenly:  # once with learned shares, and once with even ones
-            shown.append((nodes.column("evenly", "v"), "evenly"))
-            even = nodes.own_call(function, own_cell, *([] if cell.kind == "set" else given[:1]))
-            columns = nodes.column("value", "u"), nodes.column("share", "u")
-            learned, evenly = (
-                exp.Select(expressions=order).from_(nodes.listing(call, "u"))
-                for call, order in (
-                    (listed_values, [*columns, exp.alias_(nodes.ZERO, "evenly")]),
-                    (even, [columns[0], nodes.ZERO, columns[1]]),
-                )
+        shown.append((nodes.column("evenly", "v"), "evenly"))
+        even = nodes.own_call(function, own_cell, *([] if cell.kind == "set" else given[:1]))
+        columns = nodes.column("value", "u"), nodes.column("share", "u")
+        learned, evenly = (
+            exp.Select(expressions=order).from_(nodes.listing(call, "u"))
+            for call, order in (
+                (listed_values, [*columns, exp.alias_(nodes.ZERO, "evenly")]),
+                (even, [columns[0], nodes.ZERO, columns[1]]),
             )
-            listed_values = exp.Subquery(this=exp.union(learned, evenly, distinct=False))
+        )
+        listed_values = exp.Subquery(this=exp.union(learned, evenly, distinct=False))
     values = exp.Lateral(this=listed_values, alias=exp.TableAlias(this=nodes.identifier("v")))
     return statement.select(
         *(exp.Alias(this=node, alias=nodes.identifier(name)) for node, name in shown)
