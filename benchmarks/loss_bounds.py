@@ -16,7 +16,7 @@ from kanon_db.algorithms.generalization import greedy_search, prove_least_loss, 
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.recoding.microdata import Microdata
 
-N_RECORDS = 1000
+SIZES = (1_000, 10_000)
 K = 5
 REFINE_SECONDS = 15.0
 BOUND_SECONDS = 120.0
@@ -28,7 +28,8 @@ def main() -> str:
     for whole in tables.values():  # compile first
         _bound(_sample(whole, 50))
     rows = [
-        [name, f"{N_RECORDS:,}", *_bound(_sample(whole, N_RECORDS))]
+        [name, f"{n_records:,}", *_bound(_sample(whole, n_records))]
+        for n_records in SIZES
         for name, whole in tables.items()
     ]
     heading = ["table", "records", "GCP", "bound", "gap", "processor seconds of the bound"]

@@ -560,11 +560,12 @@ def set_partition(types: DistinctRecords, k: int, upper: int, *, pulse: Pulse) -
 
 
 def _partition(types: DistinctRecords, k: int, upper: int, pulse: Pulse) -> ClassPartition:
-    """Enumerate or generate classes."""
+    """Enumerate or generate classes; of a large table, only bound the loss."""
     duals = _nearest_neighbor_duals(types, k, pulse)
-    quick = _enumerate(types, k, duals, upper, pulse)
-    if quick is not None:
-        return quick
+    if types.copies.sum() <= MAX_RECORDS:
+        quick = _enumerate(types, k, duals, upper, pulse)
+        if quick is not None:
+            return quick
     factor = 1
     while 2 * factor * types.largest_loss <= _PRECISION:
         factor *= 2
@@ -666,11 +667,13 @@ class _ColumnGeneration:
     def run(self) -> None:
         """Work until the optimum is proven, or the time is over."""
         master = RestrictedMaster(self._types, self._k)
+        # Cuts, and searches of partitions, would take gigabytes in a large table.
+        is_small = self._n_records <= MAX_RECORDS
         for _ in range(_MAX_ROUNDS_OF_CUTS):
-            if not self._generate(master) or not master.add_cuts():
+            if not self._generate(master) or not is_small or not master.add_cuts():
                 break
         self.n_classes = len(master)
-        if not self._pulse.is_over:
+        if is_small and not self._pulse.is_over:
             self._prove()
 
     def _generate(self, master: RestrictedMaster) -> bool:
