@@ -159,7 +159,9 @@ def jointly_in_cells(
 ) -> AnyIntArray:
     values = np.array(data.values)
     counts = np.bincount(codes, minlength=len(values))
-    request = _request("buckets", method=method, privacy={"l": 2}, max_bucket_size=MAX_BUCKET_SIZE)
+    request = request_of(
+        "buckets", method=method, privacy={"l": 2}, max_bucket_size=MAX_BUCKET_SIZE
+    )
     whole = data.of(counts.tolist())
     job: Any = SimpleNamespace(request=request, pulse=lambda _: UNLIMITED)
     search = CellSearch(job, CombinedValues(whole.counts, whole.values, whole.privacies))
@@ -247,7 +249,7 @@ def in_classes(
     to chance is drawn once, and known from then on. Constraints are enforced for each table.
     """
     microdata = microdata_of(people)
-    request = _request("generalized", method=method, k=k)
+    request = request_of("generalized", method=method, k=k)
     found = getattr(generalized_methods, method)(microdata, request, UNLIMITED).result
 
     def cells_of_people(table: Table) -> list[Hashable]:
@@ -276,7 +278,7 @@ def with_suppressed_cells(people: People, method: str, k: int) -> tuple[Publish,
     """
     codes = np.array(people, dtype=np.int32)
     data = SuppressibleRows(codes, all_patterns(codes.shape[1]), SecureRandom())
-    request = _request("suppressed", method=method, k=k)
+    request = request_of("suppressed", method=method, k=k)
     found = getattr(suppressed_methods, method)(data, request, UNLIMITED).result
     shown: list[Hashable] = [tuple(row) for row in np.where(found.suppressed, -1, codes).tolist()]
     return rows(lambda _: shown), shown
@@ -289,7 +291,7 @@ def along_a_graph(people: People, method: str, k: int) -> tuple[Publish, CodeArr
     are told apart. Of the randomness, only the choice of an assignment is left.
     """
     allowed = {"allow_weaker": True} if method == "k_concealment" else {}
-    request = _request("freeform", method=method, k=k, options=allowed)
+    request = request_of("freeform", method=method, k=k, options=allowed)
     found = getattr(freeform_methods, method)(microdata_of(people), request, UNLIMITED).result
 
     def publish(table: Table, random: Any) -> Hashable:
@@ -363,7 +365,7 @@ def _shown(columns: Iterable[Ranges | Sets], n_cells: int) -> list[Hashable]:
     return [tuple(column[number] for column in shown) for number in range(n_cells)]
 
 
-def _request(kind: str, **given: Any) -> Any:
+def request_of(kind: str, **given: Any) -> Any:
     named = {"source": "data.people", "publication": "p", **given}
     return read_request(KINDS[kind].operation.request, named)
 
@@ -371,7 +373,9 @@ def _request(kind: str, **given: Any) -> Any:
 @cache
 def _plan(method: str, counts: tuple[int, ...], privacy: FPrimePrivacy) -> BucketPlan:
     """Find the setting: it depends on nothing but the public counts."""
-    request = _request("buckets", method=method, privacy={"l": 2}, max_bucket_size=MAX_BUCKET_SIZE)
+    request = request_of(
+        "buckets", method=method, privacy={"l": 2}, max_bucket_size=MAX_BUCKET_SIZE
+    )
     data = SensitiveValues(np.array(counts, dtype=np.int64), privacy)
     found: BucketPlan = getattr(bucket_methods, method)(data, request, UNLIMITED).result
     return found
@@ -380,6 +384,8 @@ def _plan(method: str, counts: tuple[int, ...], privacy: FPrimePrivacy) -> Bucke
 @cache
 def _joint_plan(method: str, counts: tuple[int, ...], data: Combinations) -> JointPlan:
     """Find buckets: they depend on nothing but the public counts of combinations."""
-    request = _request("buckets", method=method, privacy={"l": 2}, max_bucket_size=MAX_BUCKET_SIZE)
+    request = request_of(
+        "buckets", method=method, privacy={"l": 2}, max_bucket_size=MAX_BUCKET_SIZE
+    )
     found: JointPlan = getattr(bucket_methods, method)(data.of(counts), request, UNLIMITED).result
     return found

@@ -116,7 +116,26 @@ def test_rows_that_may_be_a_persons(parties: Parties, kind: str) -> None:
     assert found["singling out"]["rate"] == pytest.approx(isolated / n_rows)
     assert found["singling out"]["base_rate"] < 0.37
     assert ("downcoding" in found) == (kind != "suppressed")
+    check_refinement(kind, found)
     check_some_come_and_go(parties)
+
+
+def check_refinement(kind: str, found: Found) -> None:
+    """Who knows the method excludes tables, and of suppressed rows all but a class."""
+    names = {"refinement", "refinement: known values"}
+    if kind == "suppressed":
+        names |= {"refinement: linking a row", "refinement: most frequent value"}
+        linked = found["refinement: linking a row"]
+        assert linked["bound"] == found["linking a row"]["bound"]
+        assert found["linking a row"]["rate"] < linked["rate"] <= linked["bound"]
+    assert {name for name in found if name.startswith("refinement")} == (
+        set() if kind == "freeform" else names
+    )
+    for name in names & found.keys():
+        assert found[name]["people"] > 0
+        assert 0 <= found[name]["rate"] <= 1
+    if kind != "freeform":
+        assert 0 < found["refinement"]["rate"] < 1
 
 
 def check_some_come_and_go(parties: Parties) -> None:
@@ -262,8 +281,47 @@ def test_rows_without_a_sensitive_attribute(parties: Parties) -> None:
     found = attacked(parties)
     assert list(found) == [
         "linking a row", "unusual people: linking a row", "singling out", "downcoding",
+        "refinement", "refinement: known values",
     ]  # fmt: skip
     assert found["linking a row"]["rate"] <= 0.25
+
+
+def test_patterns_and_weights_say_in_which_class_somebody_is(parties: Parties) -> None:
+    """The order in which patterns were tried follows from them: each person has one class left."""
+    random = np.random.default_rng(5)
+    rows = [tuple(random.integers(0, (4, 3, 5)).tolist()) for _ in range(120)]
+    kanon = create_source(
+        parties.publisher, "data.ordered", "a int, b int, c int", rows, ["c", "a", "b"], None
+    )
+    given: dict[str, Any]
+    for given in (
+        {}, {"weights": '{"a": 3}'}, {"patterns": ["...", "*..", "..*", "***"]},
+        {"options": '{"left_over": "publish"}', "accept": '{"left_over_records": "a test"}'},
+    ):  # fmt: skip
+        kanon.of_kind("suppressed", "data.ordered", "p", k=3, **given)
+        found = attacked(parties)
+        kept = " AND ".join(
+            f"(substr(g.pattern, {place}, 1) = '*' OR p.{name} = g.{name})"
+            for place, name in enumerate("cab", start=1)
+        )
+        # Whoever is in a class is alike in it: classes are as large as the people that are left.
+        (share,) = fetch(
+            parties.publisher,
+            "SELECT sum(1.0)::float8 / 120 FROM (SELECT DISTINCT c, a, b, pattern FROM published.p"
+            " AS g) AS classes",
+        )[0]
+        (covered,) = fetch(
+            parties.publisher,
+            f"SELECT count(DISTINCT p.ctid) FROM data.ordered AS p JOIN published.p AS g ON {kept}",
+        )[0]
+        assert covered == 120
+        assert found["refinement: linking a row"]["rate"] == pytest.approx(share)
+        kanon.drop("p")
+    kanon.of_kind(
+        "suppressed", "data.ordered", "p", k=3, patterns=["...", "*..", "..*", "***"],
+        options='{"left_over": "join"}',
+    )  # fmt: skip
+    assert not [name for name in attacked(parties) if name.startswith("refinement")]
 
 
 # -- who may play them, and what is kept -------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.attacks.row_attacks import RowClasses
+from kanon_db.algorithms.recoding import RowClasses
 from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
 from kanon_db.algorithms.releases import BucketRelease
 from kanon_db.algorithms.releases.row_releases import (

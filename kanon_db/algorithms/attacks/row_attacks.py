@@ -1,12 +1,16 @@
 """Plays attacks on published rows: guesses people's sensitive values, and the values behind cells.
 
-The former is a deFinetti attack (Kifer 2009), the latter downcoding (Cohen 2022).
+The former is a deFinetti attack (Kifer 2009), the latter downcoding (Cohen 2022); and refinement
+(Chhillar et al. 2025) counts the tables from which a known method could have made the rows.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -20,107 +24,8 @@ from kanon_db.algorithms.ground.arrays import (
     IntArray,
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
-from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
-
-
-class RowClasses:
-    """Classes of rows with the same cells.
-
-    Parameters
-    ----------
-    cells : sequence of Ranges or Sets
-        The distinct cells of each quasi-identifier.
-    cell_of_class : ndarray of int, shape (n_classes, n_qi)
-        Which of them each class has.
-    n_codes : sequence of int
-        How many values each quasi-identifier has.
-    """
-
-    def __init__(
-        self,
-        cells: Sequence[Ranges | Sets],
-        cell_of_class: AnyIntArray,
-        n_codes: Sequence[int],
-    ) -> None:
-        self.cells = cells
-        self.cell_of_class = cell_of_class
-        self.n_codes = n_codes
-        self._low_high = [
-            _ends(c, n)[:, cell_of_class[:, a]] if isinstance(c, Ranges) else None
-            for a, (c, n) in enumerate(zip(cells, n_codes, strict=True))
-        ]
-        self._cells_of_code = [_invert(c, n) for c, n in zip(cells, n_codes, strict=True)]
-        width = [_mean_size(c, n) / n for c, n in zip(cells, n_codes, strict=True)]
-        self._narrowest_first = np.argsort(width, kind="stable").tolist()
-
-    @property
-    def n_classes(self) -> int:
-        """The number of classes."""
-        return int(self.cell_of_class.shape[0])
-
-    def classes_of(self, codes: AnyIntArray) -> IntArray:
-        """Return the classes whose cells cover a person, ascending.
-
-        Parameters
-        ----------
-        codes : ndarray of int, shape (n_qi,)
-            The person's quasi-identifiers.
-        """
-        chosen: IntArray | slice = slice(None)
-        for attribute in self._narrowest_first:
-            code, ends = int(codes[attribute]), self._low_high[attribute]
-            if ends is not None:
-                inside = (ends[0, chosen] <= code) & (code <= ends[1, chosen])
-            else:
-                has = self._having(attribute, code)
-                inside = has[self.cell_of_class[chosen, attribute]]
-            kept = np.flatnonzero(inside)
-            chosen = kept if isinstance(chosen, slice) else chosen[kept]
-        return chosen if not isinstance(chosen, slice) else np.arange(self.n_classes)
-
-    def people_of(self, number: int, codes: CodeArray) -> IntArray:
-        """Return the people whom the cells of a class cover, ascending.
-
-        Parameters
-        ----------
-        number : int
-            The class.
-        codes : ndarray of int32, shape (n_people, n_qi)
-            The people's quasi-identifiers.
-        """
-        chosen: IntArray | slice = slice(None)
-        for attribute in self._narrowest_first:
-            column, ends = codes[chosen, attribute], self._low_high[attribute]
-            if ends is not None:
-                inside = (ends[0, number] <= column) & (column <= ends[1, number])
-            else:
-                inside = self.values_of(number, attribute)[column]
-            kept = np.flatnonzero(inside)
-            chosen = kept if isinstance(chosen, slice) else chosen[kept]
-        return chosen if not isinstance(chosen, slice) else np.arange(codes.shape[0])
-
-    def values_of(self, number: int, attribute: int) -> BoolArray:
-        """Return which values of an attribute the cell of a class covers, shape (n_codes,)."""
-        covered = np.zeros(self.n_codes[attribute], dtype=np.bool_)
-        cells, cell = self.cells[attribute], int(self.cell_of_class[number, attribute])
-        if isinstance(cells, Sets):
-            start = int(cells.ends[cell - 1]) if cell else 0
-            covered[cells.codes[start : cells.ends[cell]]] = True
-        else:
-            ends = self._low_high[attribute]
-            assert ends is not None  # noqa: S101  # for the type checker
-            covered[ends[0, number] : ends[1, number] + 1] = True
-        return covered
-
-    def _having(self, attribute: int, code: int) -> BoolArray:
-        inverted = self._cells_of_code[attribute]
-        cells = self.cells[attribute]
-        assert inverted is not None  # noqa: S101  # for the type checker
-        assert isinstance(cells, Sets)  # noqa: S101  # the same
-        starts, members = inverted
-        has = np.zeros(cells.ends.size, dtype=np.bool_)
-        has[members[starts[code] : starts[code + 1]]] = True
-        return has
+from kanon_db.algorithms.recoding.generalized_cells import Ranges, RowClasses, Sets, ends_of
+from kanon_db.algorithms.suppression import PatternSet
 
 
 def spread_values(
@@ -141,7 +46,7 @@ def spread_values(
             pairs = bin_of_code[codes] * n_values + value[at][owner]
             joint = joint + np.bincount(pairs, weights, size)
         return joint[: n_bins * n_values].reshape(n_bins, n_values)
-    ends = _ends(cells, bin_of_code.size)[:, cell]
+    ends = ends_of(cells, bin_of_code.size)[:, cell]
     covers = ends[0] <= ends[1]  # not so for values that the source no longer has
     low, high = bin_of_code[ends[:, covers]]
     value, count = value[covers], count[covers]
@@ -166,7 +71,7 @@ def masses_of_cells(
             weights = table[bin_of_code[codes], value[at][owner]]
             masses[at] = np.bincount(owner, weights, at.stop - at.start)
     else:
-        ends = _ends(cells, bin_of_code.size)[:, cell]
+        ends = ends_of(cells, bin_of_code.size)[:, cell]
         covers = ends[0] <= ends[1]
         low, high = bin_of_code[ends[:, covers]]
         sums = np.concatenate([np.zeros((1, table.shape[1])), np.cumsum(table, axis=0)])
@@ -191,28 +96,6 @@ def _members(cells: Sets, cell: IntArray) -> Iterator[tuple[slice, IntArray, Cod
         rank = np.arange(owner.size) - np.repeat(np.cumsum(sizes[at]) - sizes[at], sizes[at])
         yield at, owner, cells.codes[starts[cell[at]][owner] + rank]
         first = end
-
-
-def _ends(cells: Ranges, n_codes: int) -> IntArray:
-    """Return the first and the last code of each range, shape (2, n_cells)."""
-    low = np.where(cells.tells_nothing, 0, cells.low)
-    return np.stack([low, np.where(cells.tells_nothing, n_codes - 1, cells.high)]).astype(np.int64)
-
-
-def _invert(cells: Ranges | Sets, n_codes: int) -> tuple[IntArray, IntArray] | None:
-    """Return the sets that have each code: where they begin, and the sets."""
-    if isinstance(cells, Ranges):
-        return None
-    order = np.argsort(cells.codes, kind="stable")
-    owners = np.repeat(np.arange(cells.ends.size), cells.sizes)
-    return np.searchsorted(cells.codes[order], np.arange(n_codes + 1)), owners[order]
-
-
-def _mean_size(cells: Ranges | Sets, n_codes: int) -> float:
-    if isinstance(cells, Sets):
-        return float(cells.sizes.mean()) if cells.ends.size else 0.0
-    low, high = _ends(cells, n_codes)
-    return float((high - low + 1).mean()) if low.size else 0.0
 
 
 _MOST_BINS_AND_VALUES: Final = 2**21
@@ -284,6 +167,36 @@ class PublishedRows:
 
 
 @dataclass(frozen=True, eq=False)
+class Preference:
+    """Where a method would rather have put a record, of all classes that cover it.
+
+    Parameters
+    ----------
+    ranks : ndarray of int64, shape (n_classes,)
+        The lower, the rather.
+    can_spare : ndarray of bool, shape (n_classes,)
+        Whether each record of the class would have gone to a class of a lower rank that covers it.
+
+    Examples
+    --------
+    >>> greedy = Preference(np.array([2, 0, 1]), np.array([True, True, True]))
+    >>> greedy.remaining(np.array([0, 2])).tolist()
+    [2]
+    """
+
+    ranks: IntArray
+    can_spare: BoolArray
+
+    def remaining(self, classes: IntArray) -> IntArray:
+        """Return those of the classes that cover a record which it may be in."""
+        if not classes.size:
+            return classes
+        ranks = self.ranks[classes]
+        is_left: BoolArray = (ranks == ranks.min()) | ~self.can_spare[classes]
+        return classes[is_left]
+
+
+@dataclass(frozen=True, eq=False)
 class RowGuesses:
     """Guesses about people from published rows; -1 stands for no guess.
 
@@ -314,6 +227,7 @@ def guess_people(
     people: AnyIntArray,
     half: BoolArray,
     protected: BoolArray | None = None,
+    preference: Preference | None = None,
     pulse: Pulse = UNLIMITED,
 ) -> RowGuesses:
     """Look people up by their quasi-identifiers, and guess their sensitive value.
@@ -332,6 +246,8 @@ def guess_people(
         a rare quasi-identifier would give away the value of the only person who has it.
     protected : ndarray of bool, shape (n_values,), optional
         Which values to guess; all by default.
+    preference : Preference, optional
+        Which of the rows that cover a person the method would not have made theirs.
 
     Returns
     -------
@@ -355,6 +271,7 @@ def guess_people(
     for i, person in enumerate(people.tolist()):
         pulse.beat()
         classes = covering.classes_of(codes[person])
+        classes = classes if preference is None else preference.remaining(classes)
         found.n_rows[i] = rows.rows[classes].sum()
         pairs = rows.pairs_of(classes)
         found.n_values[i] = np.unique(rows.values[pairs]).size
@@ -449,29 +366,45 @@ def _source_model(
     return _Bayes.of(rows, joint, bins, pulse)
 
 
-def downcode(
-    covering: RowClasses,
-    row_classes: AnyIntArray,
-    row_values: AnyIntArray,
-    members: IntArray,
-    codes: CodeArray,
-    values: AnyIntArray,
-    pulse: Pulse = UNLIMITED,
-) -> AttackScore:
-    """Guess the original value of each generalized cell of some rows.
+@dataclass(frozen=True, eq=False)
+class SampledRows:
+    """Published rows to attack, and the people of the source, who score what is guessed.
 
     Parameters
     ----------
     covering : RowClasses
-    row_classes, row_values : ndarray of int, shape (n_rows,)
-        The class and the sensitive value of each of the rows to attack.
+    classes, values : ndarray of int, shape (n_rows,)
+        The class and the sensitive value of each row.
+    codes : ndarray of int32, shape (n_people, n_qi)
+        The quasi-identifiers of everybody in the source.
+    of_people : ndarray of int, shape (n_people,)
+        Their sensitive values, by the same codes as those of the rows; -1 for one that no row has.
+    """
+
+    covering: RowClasses
+    classes: AnyIntArray
+    values: AnyIntArray
+    codes: CodeArray
+    of_people: AnyIntArray
+
+    @property
+    def frequencies(self) -> list[IntArray]:
+        """How many people have each value of each attribute."""
+        return [
+            np.bincount(column, minlength=n)
+            for column, n in zip(self.codes.T, self.covering.n_codes, strict=True)
+        ]
+
+
+def downcode(rows: SampledRows, members: IntArray, pulse: Pulse = UNLIMITED) -> AttackScore:
+    """Guess the original value of each generalized cell of some rows.
+
+    Parameters
+    ----------
+    rows : SampledRows
+        How frequent values are among the people is taken as known in each attribute.
     members : ndarray of int64, shape (n_classes,)
         How many original records the cells of each class were made from, at least.
-    codes : ndarray of int32, shape (n_source, n_qi)
-        The quasi-identifiers of everybody in the source. Their frequencies in each attribute are
-        taken as known, and they score the guesses.
-    values : ndarray of int, shape (n_source,)
-        Their sensitive values.
 
     Returns
     -------
@@ -491,24 +424,21 @@ def downcode(
     Nobody knows which person a row is about. So a guess counts as the fraction of those who have
     the value, among the people who fit the row in all cells and in its sensitive value.
     """
-    frequencies = [
-        np.bincount(column, minlength=n)
-        for column, n in zip(codes.T, covering.n_codes, strict=True)
-    ]
+    covering, frequencies = rows.covering, rows.frequencies
     common = [int(counts.argmax()) for counts in frequencies]
     right: list[float] = []
     base: list[float] = []
     n_rows = 0
-    for number, value in zip(row_classes.tolist(), row_values.tolist(), strict=True):
+    for number, value in zip(rows.classes.tolist(), rows.values.tolist(), strict=True):
         pulse.beat()
-        people = covering.people_of(number, codes)
-        people = people[values[people] == value]
+        people = covering.people_of(number, rows.codes)
+        people = people[rows.of_people[people] == value]
         guesses = expect_values(covering, number, int(members[number]), frequencies)
         if not people.size or not guesses:
             continue
         n_rows += 1
         for attribute, guess in guesses.items():
-            originals = codes[people, attribute]
+            originals = rows.codes[people, attribute]
             right.append(float((originals == guess).mean()))
             base.append(float((originals == common[attribute]).mean()))
     if not n_rows:
@@ -541,27 +471,14 @@ def expect_values(
     return values
 
 
-def single_out(
-    covering: RowClasses,
-    row_classes: AnyIntArray,
-    row_values: AnyIntArray,
-    n_alike: AnyIntArray,
-    codes: CodeArray,
-    values: AnyIntArray,
-    pulse: Pulse = UNLIMITED,
-) -> AttackScore:
+def single_out(rows: SampledRows, n_alike: AnyIntArray, pulse: Pulse = UNLIMITED) -> AttackScore:
     """Describe single people by the cells and the sensitive values of published rows.
 
     Parameters
     ----------
-    covering : RowClasses
-    row_classes, row_values, n_alike : ndarray of int, shape (n_rows,)
-        The class and the sensitive value of each of the rows to attack, and how many of the
-        published rows have both.
-    codes : ndarray of int32, shape (n_source, n_qi)
-        The quasi-identifiers of everybody in the source.
-    values : ndarray of int, shape (n_source,)
-        Their sensitive values.
+    rows : SampledRows
+    n_alike : ndarray of int, shape (n_rows,)
+        How many of the published rows have the class and the value of each.
 
     Returns
     -------
@@ -569,22 +486,362 @@ def single_out(
         See :func:`.score_predicates`. The weight of a predicate is the product of the shares of the
         people whom each cell covers, and who have the value.
     """
-    n_people = len(codes)
-    shares = [
-        np.bincount(column, minlength=n) / max(n_people, 1)
-        for column, n in zip(codes.T, covering.n_codes, strict=True)
-    ]
-    of_value = np.bincount(values[values >= 0], minlength=int(row_values.max(initial=-1)) + 1)
-    holds_for = np.zeros(row_classes.size, dtype=np.int64)
-    weights = np.ones(row_classes.size)
-    order = np.argsort(row_classes, kind="stable")
-    numbers, starts = np.unique(row_classes[order], return_index=True)
-    for number, rows in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+    covering, n_people = rows.covering, len(rows.codes)
+    shares = [counts / max(n_people, 1) for counts in rows.frequencies]
+    n_values = int(rows.values.max(initial=-1)) + 1
+    of_value = np.bincount(rows.of_people[rows.of_people >= 0], minlength=n_values)
+    holds_for = np.zeros(rows.classes.size, dtype=np.int64)
+    weights = np.ones(rows.classes.size)
+    order = np.argsort(rows.classes, kind="stable")
+    numbers, starts = np.unique(rows.classes[order], return_index=True)
+    for number, some in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
         pulse.beat()
-        people = values[covering.people_of(number, codes)]
+        people = rows.of_people[covering.people_of(number, rows.codes)]
         covered = np.bincount(people[people >= 0], minlength=of_value.size)
-        holds_for[rows] = covered[row_values[rows]]
+        holds_for[some] = covered[rows.values[some]]
         for attribute, share in enumerate(shares):
-            weights[rows] *= share[covering.values_of(number, attribute)].sum()
-    weights *= of_value[row_values] / max(n_people, 1)
+            weights[some] *= share[covering.values_of(number, attribute)].sum()
+    weights *= of_value[rows.values] / max(n_people, 1)
     return score_predicates(n_alike, holds_for, weights, n_people)
+
+
+@dataclass(frozen=True, eq=False)
+class Deductions:
+    """What follows from the method about the records of each class.
+
+    Parameters
+    ----------
+    k : int
+        Fewest rows of a class.
+    is_tight : ndarray of bool, shape (n_qi,)
+        Whether some record has each end of a range, and each value of a set.
+    is_uncut : bool
+        Whether no class of 2k rows or more could be cut at the median of a tight attribute so that
+        both sides keep k rows, equal values staying together.
+    is_scarce : ndarray of bool, shape (n_classes, n_qi), optional
+        Whether each value occurs in fewer than k rows of the class.
+    preference : Preference, optional
+    """
+
+    k: int
+    is_tight: BoolArray
+    is_uncut: bool = False
+    is_scarce: BoolArray | None = None
+    preference: Preference | None = None
+
+
+_MOST_CLASSES: Final = 400
+_MOST_DRAWS: Final = 32
+"""Classes, and records of each, that are drawn to find how many a preference leaves."""
+
+
+@dataclass(frozen=True)
+class TableCounts:
+    """How many tables remain, as logarithms to base 2.
+
+    Attributes
+    ----------
+    within : float
+        Of the tables whose records lie within the cells.
+    remaining : float
+        Of those among them that the method can have published so, at most.
+    n_rows, n_cells : int
+        The rows, and the cells of theirs that cover several values.
+    n_known : int
+        Those of the cells for which the values of all rows of the class follow, up to which row has
+        which.
+    """
+
+    within: float
+    remaining: float
+    n_rows: int
+    n_cells: int
+    n_known: int
+
+    @property
+    def values_before(self) -> float:
+        """How many values each such cell leaves, as a geometric mean."""
+        return float(2.0 ** (self.within / max(self.n_cells, 1)))
+
+    @property
+    def values_after(self) -> float:
+        """The same for someone who knows the method, at most."""
+        return float(2.0 ** (self.remaining / max(self.n_cells, 1)))
+
+    @property
+    def score(self) -> AttackScore:
+        """The share of what is uncertain, in bits, that the method removes."""
+        if not self.within:
+            return AttackScore(0, None, None, None)
+        return AttackScore(self.n_rows, 1 - self.remaining / self.within, 0.0, None)
+
+    @property
+    def known(self) -> AttackScore:
+        """The share of the cells whose values are known, up to which row has which."""
+        if not self.n_cells:
+            return AttackScore(0, None, None, None)
+        return AttackScore(self.n_rows, self.n_known / self.n_cells, 0.0, None)
+
+
+def count_tables(
+    covering: RowClasses,
+    sizes: AnyIntArray,
+    deductions: Deductions,
+    random: np.random.Generator,
+    pulse: Pulse = UNLIMITED,
+) -> TableCounts:
+    """Count the tables within published cells, and those among them that a method leaves.
+
+    A table gives each published row one value of each quasi-identifier.
+
+    Parameters
+    ----------
+    covering : RowClasses
+    sizes : ndarray of int, shape (n_classes,)
+        How many rows each class has.
+    deductions : Deductions
+    random : numpy.random.Generator
+        Draws records within cells, if there is a preference, and of many classes some.
+    pulse : Pulse
+        Only its heartbeat is used.
+
+    Returns
+    -------
+    TableCounts
+        ``remaining`` is an upper bound, since only what :class:`Deductions` says is used. It is
+        exact for these, except that where there is a preference, the smaller is taken of two
+        numbers: of the tables without it, and of those that it leaves; the latter is estimated.
+
+    Notes
+    -----
+    **Source:** S. Chhillar, M. K. Righi, R. E. Sutter, E. M. Kornaropoulos, *Exposing privacy risks
+    in anonymizing clinical data: combinatorial refinement attacks on k-anonymity without auxiliary
+    information*, 2025, from whom we take the aim: they refine what ARX publishes by linear
+    programs. K. Minami, Y. Abe, *Algorithmic matching attacks on optimally suppressed tabular
+    data*, 2019, match suppression patterns with those of candidate tables. The deductions are ours.
+
+    What is deduced of one attribute says nothing of another one, so the tables of a class are
+    products of counts:
+
+    - n rows of which some has each of w values: surjections, by inclusion and exclusion; of a
+      range, some row has both ends.
+    - of an uncut class, fewer than k rows lie below its median, and fewer than k above it.
+    - n rows of which fewer than k have each of w values: by the sum of w truncated Poisson
+      variables, given that it is n.
+    """
+    chosen = np.arange(covering.n_classes)
+    preference = deductions.preference
+    if preference is not None and chosen.size > _MOST_CLASSES:
+        chosen = np.sort(random.choice(chosen, _MOST_CLASSES, replace=False))
+    widths = np.column_stack([covering.widths_of(a) for a in range(len(covering.n_codes))])
+    within = remaining = 0.0
+    n_cells = n_known = 0
+    for number in chosen.tolist():
+        pulse.beat()
+        n, before, after = int(sizes[number]), 0.0, 0.0
+        for attribute, width in enumerate(widths[number].tolist()):
+            if width > 1:
+                free = n * math.log2(width)
+                before += free
+                rule = _rule_of(covering, deductions, number, attribute)
+                after += min(free, _log2_left(rule, n, width, deductions.k))
+                n_cells += n
+                n_known += n * _is_known(rule, n, width, deductions.k)
+        # A cell covers nothing where the source no longer has its value.
+        if preference is not None and before and widths[number].all():
+            share = _share_left(covering, preference, number, random)
+            after = min(after, before + n * math.log2(share))
+        within, remaining = within + before, remaining + after
+    return TableCounts(within, remaining, int(sizes[chosen].sum()), n_cells, n_known)
+
+
+class _CellRule(Enum):
+    """What is known of an attribute in the rows of a class, whatever the preference."""
+
+    NOTHING = auto()
+    SCARCE = auto()  # Fewer than k have each value
+    ENDS = auto()  # Some have each end of the range
+    EACH = auto()  # Some have each value of the set
+    UNCUT_ENDS = auto()  # The same, and fewer than k are on either side of the median
+    UNCUT_EACH = auto()
+
+
+def _rule_of(
+    covering: RowClasses, deductions: Deductions, number: int, attribute: int
+) -> _CellRule:
+    if deductions.is_scarce is not None and deductions.is_scarce[number, attribute]:
+        return _CellRule.SCARCE
+    if not deductions.is_tight[attribute]:
+        return _CellRule.NOTHING
+    cells = covering.cells[attribute]
+    if not isinstance(cells, Ranges):
+        return _CellRule.UNCUT_EACH if deductions.is_uncut else _CellRule.EACH
+    if cells.tells_nothing[covering.cell_of_class[number, attribute]]:
+        return _CellRule.NOTHING
+    return _CellRule.UNCUT_ENDS if deductions.is_uncut else _CellRule.ENDS
+
+
+def _log2_left(rule: _CellRule, n: int, width: int, k: int) -> float:
+    """Count the sequences of n values, of so many, that a rule leaves; infinite if it says nothing.
+
+    A class that could not be cut has fewer than 2k rows, or its median rule holds.
+    """
+    is_range = rule in (_CellRule.ENDS, _CellRule.UNCUT_ENDS)
+    if rule is _CellRule.NOTHING:
+        return math.inf
+    if rule is _CellRule.SCARCE:
+        return _log2_scarce(n, width, k)
+    is_uncut = rule in (_CellRule.UNCUT_ENDS, _CellRule.UNCUT_EACH) and n >= 2 * k
+    if is_uncut and width * k * k <= _MOST_TERMS:
+        return _log2_uncut(n, width, k, is_range=is_range)
+    return _log2_attained(n, width, is_range=is_range)
+
+
+def _is_known(rule: _CellRule, n: int, width: int, k: int) -> bool:
+    """Tell whether a rule leaves one multiset of values."""
+    if rule in (_CellRule.NOTHING, _CellRule.SCARCE):
+        return rule is _CellRule.SCARCE and n == width * (k - 1)
+    return n == (2 if rule in (_CellRule.ENDS, _CellRule.UNCUT_ENDS) else width)
+
+
+def _share_left(
+    covering: RowClasses, preference: Preference, number: int, random: np.random.Generator
+) -> float:
+    """Estimate which share of the records within a class's cells may be in it, rather too high."""
+    drawn = np.column_stack(
+        [
+            random.choice(np.flatnonzero(covering.values_of(number, a)), _MOST_DRAWS)
+            for a in range(len(covering.n_codes))
+        ]
+    )
+    records, counts = np.unique(drawn, axis=0, return_counts=True)
+    n_left = sum(
+        count
+        for record, count in zip(records, counts.tolist(), strict=True)
+        if number in preference.remaining(covering.classes_of(record))
+    )
+    return float((n_left + 1) / (_MOST_DRAWS + 1))
+
+
+_MOST_TERMS: Final = 2**20
+_MOST_ROWS: Final = 2_000
+"""Of a class whose scarce values are counted; larger ones are taken as free."""
+
+
+@cache
+def _log2_attained(n: int, width: int, *, is_range: bool) -> float:
+    """Count sequences of n values that have both ends of a range, or each value of a set."""
+    if is_range:
+        count = width**n - 2 * (width - 1) ** n + (width - 2) ** n
+    else:
+        count = _surjections(n, width)
+    return math.log2(count) if count > 0 else math.inf
+
+
+@cache
+def _surjections(n: int, width: int) -> int:
+    if width > n:
+        return 0
+    return sum((-1) ** j * math.comb(width, j) * (width - j) ** n for j in range(width + 1))
+
+
+@cache
+def _log2_uncut(n: int, width: int, k: int, *, is_range: bool) -> float:
+    """Count those of which fewer than k lie below the median, and fewer than k above it."""
+    factorials = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
+    sides = np.array([_sides(values, k, is_range=is_range) for values in range(width)])
+    few = np.arange(k)
+    ways = sides - factorials[few]
+    middle = factorials[n] - factorials[n - few[:, np.newaxis] - few]
+    # Of width values, m are below the median, and the others above it.
+    logs = ways[:, :, np.newaxis] + ways[::-1, np.newaxis, :] + middle
+    greatest = logs.max()
+    if greatest == -np.inf:
+        return math.inf
+    return float((greatest + np.log(np.exp(logs - greatest).sum())) / math.log(2))
+
+
+def _sides(values: int, k: int, *, is_range: bool) -> list[float]:
+    """Count, by how many records lie on one side of the median, what they have of its values."""
+    if not values:
+        return [0.0] + [-math.inf] * (k - 1)
+    found = []
+    for n in range(k):
+        count = values**n - (values - 1) ** n if is_range else _surjections(n, values)
+        found.append(math.log(count) if count > 0 else -math.inf)
+    return found
+
+
+@cache
+def _log2_scarce(n: int, width: int, k: int) -> float:
+    """Count sequences of n values of which each occurs fewer than k times."""
+    if n < k or n > _MOST_ROWS:
+        return math.inf
+    mean = n / width
+    counts = np.arange(k)
+    factorials = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
+    each = np.exp(counts * math.log(mean) - mean - factorials[:k])
+    share = float(each.sum())
+    chance = _power(each / share, width, n)
+    if n >= chance.size or chance[n] <= 0:
+        return math.inf
+    log = math.log(float(chance[n])) + width * math.log(share)
+    log -= n * math.log(n) - n - float(factorials[n])  # that a Poisson variable of mean n is n
+    return n * math.log2(width) + log / math.log(2)
+
+
+def _power(series: FloatArray, exponent: int, last: int) -> FloatArray:
+    """Multiply a power series with itself, up to the power `last` of its variable."""
+    result: FloatArray = np.ones(1)
+    while exponent:
+        if exponent & 1:
+            result = np.convolve(result, series)[: last + 1]
+        series = np.convolve(series, series)[: last + 1]
+        exponent >>= 1
+    return result
+
+
+def deduce_from_patterns(
+    covering: RowClasses, sizes: IntArray, patterns: PatternSet, k: int, *, is_greedy: bool
+) -> Deductions:
+    """Deduce what cheaper patterns would have taken from the classes of suppressed rows.
+
+    Parameters
+    ----------
+    covering : RowClasses
+        Cells cover a single value, or all of them: these are suppressed.
+    sizes : ndarray of int64, shape (n_classes,)
+    patterns : PatternSet
+        Those that are allowed; any class with another pattern is of left-over records.
+    k : int
+    is_greedy : bool
+        Whether the patterns were tried in turn, or the cost is the least of all.
+
+    Returns
+    -------
+    Deductions
+
+    Notes
+    -----
+    In turn, a pattern takes every group of k records that are left, and with them each record that
+    shares what it keeps. So a record is in the first class that covers it, and no k records of a
+    class share a value that a pattern before would have kept as well.
+
+    At least cost, the same holds of classes that can spare records, since less would be lost
+    otherwise: of more than k rows, no record is covered by a class of a cheaper pattern; of 2k rows
+    or more, no k records share such a value.
+    """
+    columns = zip(covering.cells, covering.cell_of_class.T, strict=True)
+    stars = np.column_stack([own.tells_nothing[c] for own, c in columns if isinstance(own, Ranges)])
+    place = {text: number for number, text in enumerate(patterns.texts)}
+    texts = ["".join("*" if star else "." for star in row) for row in stars.tolist()]
+    position = np.array([place.get(text, len(patterns)) for text in texts])
+    ranks, one, several = position, sizes > 0, sizes > 0
+    if not is_greedy:
+        ranks, one, several = patterns.costs[position], sizes > k, sizes >= 2 * k
+    is_scarce = np.zeros(stars.shape, dtype=np.bool_)
+    for number, attribute in zip(*np.nonzero(stars & several[:, np.newaxis]), strict=True):
+        text = texts[number]
+        is_scarce[number, attribute] = f"{text[:attribute]}.{text[attribute + 1 :]}" in place
+    is_tight = np.zeros(stars.shape[1], dtype=np.bool_)
+    return Deductions(k, is_tight, is_scarce=is_scarce, preference=Preference(ranks, one))

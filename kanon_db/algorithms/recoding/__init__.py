@@ -4,6 +4,7 @@ from kanon_db.algorithms.recoding.changing_classes import Constraint
 from kanon_db.algorithms.recoding.generalized_cells import (
     NumberedCells,
     Ranges,
+    RowClasses,
     Sets,
     cells_of_classes,
     distinct_cells,
@@ -19,6 +20,7 @@ from kanon_db.algorithms.recoding.microdata import (
 )
 
 __all__ = [
-    "Attribute", "Constraint", "ExactLoss", "Microdata", "Ncp", "NumberedCells", "Ranges", "Sets",
-    "Sorting", "attribute_order", "cells_of_classes", "check_k", "distinct_cells", "sort_order",
+    "Attribute", "Constraint", "ExactLoss", "Microdata", "Ncp", "NumberedCells", "Ranges",
+    "RowClasses", "Sets", "Sorting", "attribute_order", "cells_of_classes", "check_k",
+    "distinct_cells", "sort_order",
 ]  # fmt: skip

@@ -691,3 +691,136 @@ class RangeDistributions:
         """Return it with a value of each part."""
         upto = np.append(0.0, np.cumsum(self.axis.shares))
         return Axis(self.is_each, upto, points, self.first, self.last, self.own, self.trust)
+
+
+class RowClasses:
+    """Classes of rows with the same cells.
+
+    Parameters
+    ----------
+    cells : sequence of Ranges or Sets
+        The distinct cells of each quasi-identifier.
+    cell_of_class : ndarray of int, shape (n_classes, n_qi)
+        Which of them each class has.
+    n_codes : sequence of int
+        How many values each quasi-identifier has.
+    """
+
+    def __init__(
+        self,
+        cells: Sequence[Ranges | Sets],
+        cell_of_class: AnyIntArray,
+        n_codes: Sequence[int],
+    ) -> None:
+        self.cells = cells
+        self.cell_of_class = cell_of_class
+        self.n_codes = n_codes
+        self._low_high = [
+            ends_of(c, n)[:, cell_of_class[:, a]] if isinstance(c, Ranges) else None
+            for a, (c, n) in enumerate(zip(cells, n_codes, strict=True))
+        ]
+        self._cells_of_code = [_invert(c, n) for c, n in zip(cells, n_codes, strict=True)]
+        width = [_mean_size(c, n) / n for c, n in zip(cells, n_codes, strict=True)]
+        self._narrowest_first = np.argsort(width, kind="stable").tolist()
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes."""
+        return int(self.cell_of_class.shape[0])
+
+    def classes_of(self, codes: AnyIntArray) -> IntArray:
+        """Return the classes whose cells cover a person, ascending.
+
+        Parameters
+        ----------
+        codes : ndarray of int, shape (n_qi,)
+            The person's quasi-identifiers.
+        """
+        chosen: IntArray | slice = slice(None)
+        for attribute in self._narrowest_first:
+            code, ends = int(codes[attribute]), self._low_high[attribute]
+            if ends is not None:
+                inside = (ends[0, chosen] <= code) & (code <= ends[1, chosen])
+            else:
+                has = self._having(attribute, code)
+                inside = has[self.cell_of_class[chosen, attribute]]
+            kept = np.flatnonzero(inside)
+            chosen = kept if isinstance(chosen, slice) else chosen[kept]
+        return chosen if not isinstance(chosen, slice) else np.arange(self.n_classes)
+
+    def people_of(self, number: int, codes: CodeArray) -> IntArray:
+        """Return the people whom the cells of a class cover, ascending.
+
+        Parameters
+        ----------
+        number : int
+            The class.
+        codes : ndarray of int32, shape (n_people, n_qi)
+            The people's quasi-identifiers.
+        """
+        chosen: IntArray | slice = slice(None)
+        for attribute in self._narrowest_first:
+            column, ends = codes[chosen, attribute], self._low_high[attribute]
+            if ends is not None:
+                inside = (ends[0, number] <= column) & (column <= ends[1, number])
+            else:
+                inside = self.values_of(number, attribute)[column]
+            kept = np.flatnonzero(inside)
+            chosen = kept if isinstance(chosen, slice) else chosen[kept]
+        return chosen if not isinstance(chosen, slice) else np.arange(codes.shape[0])
+
+    def values_of(self, number: int, attribute: int) -> BoolArray:
+        """Return which values of an attribute the cell of a class covers, shape (n_codes,)."""
+        covered = np.zeros(self.n_codes[attribute], dtype=np.bool_)
+        cells, cell = self.cells[attribute], int(self.cell_of_class[number, attribute])
+        if isinstance(cells, Sets):
+            start = int(cells.ends[cell - 1]) if cell else 0
+            covered[cells.codes[start : cells.ends[cell]]] = True
+        else:
+            ends = self._low_high[attribute]
+            assert ends is not None  # noqa: S101  # for the type checker
+            covered[ends[0, number] : ends[1, number] + 1] = True
+        return covered
+
+    def widths_of(self, attribute: int) -> IntArray:
+        """Return how many values of an attribute the cell of each class covers."""
+        cells, cell = self.cells[attribute], self.cell_of_class[:, attribute]
+        if isinstance(cells, Sets):
+            sizes: IntArray = cells.sizes[cell]
+            return sizes
+        ends = self._low_high[attribute]
+        assert ends is not None  # noqa: S101  # for the type checker
+        widths: IntArray = np.maximum(ends[1] - ends[0] + 1, 0)
+        return widths
+
+    def _having(self, attribute: int, code: int) -> BoolArray:
+        inverted = self._cells_of_code[attribute]
+        cells = self.cells[attribute]
+        assert inverted is not None  # noqa: S101  # for the type checker
+        assert isinstance(cells, Sets)  # noqa: S101  # the same
+        starts, members = inverted
+        has = np.zeros(cells.ends.size, dtype=np.bool_)
+        has[members[starts[code] : starts[code + 1]]] = True
+        return has
+
+
+def ends_of(cells: Ranges, n_codes: int) -> IntArray:
+    """Return the first and the last code of each range, shape (2, n_cells)."""
+    low = np.where(cells.tells_nothing, 0, cells.low)
+    return np.stack([low, np.where(cells.tells_nothing, n_codes - 1, cells.high)]).astype(np.int64)
+
+
+def _invert(cells: Ranges | Sets, n_codes: int) -> tuple[IntArray, IntArray] | None:
+    """Return the sets that have each code: where they begin, and the sets."""
+    if isinstance(cells, Ranges):
+        return None
+    order = np.argsort(cells.codes, kind="stable")
+    owners = np.repeat(np.arange(cells.ends.size), cells.sizes)
+    return np.searchsorted(cells.codes[order], np.arange(n_codes + 1)), owners[order]
+
+
+def _mean_size(cells: Ranges | Sets, n_codes: int) -> float:
+    if isinstance(cells, Sets):
+        return float(cells.sizes.mean()) if cells.ends.size else 0.0
+    low, high = ends_of(cells, n_codes)
+    return float((high - low + 1).mean()) if low.size else 0.0

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from kanon_db.algorithms.attacks import Deductions
 from kanon_db.algorithms.generalization import (
     enforce,
     one_of_each,
@@ -76,8 +77,9 @@ from kanon_db.publications.results import (
     check_waiting,
 )
 from kanon_db.publications.rows.distinct_cells import CellTable, ClassSizes
-from kanon_db.publications.rows.published_rows import ValueBounds
+from kanon_db.publications.rows.published_rows import AttackedRows, ValueBounds
 from kanon_db.publications.rows.row_kind import (
+    AT_ONCE,
     RecodedRows,
     RowKind,
     bytes_of_cells,
@@ -751,6 +753,24 @@ class Generalized(RowKind):
         """Return what the constraints allow."""
         own = published_constraints(publication).get(name)
         return ValueBounds() if own is None else own.bounds(sensitive)
+
+    def deductions(
+        self,
+        publication: Publication,
+        attacked: AttackedRows,  # noqa: ARG002
+        attributes: Mapping[str, Mapping[str, Any]],  # noqa: ARG002
+    ) -> Deductions:
+        """Cells are tight; a class of Mondrian's that nothing has changed since cannot be cut."""
+        cells, given = publication.layout["quasi_identifiers"], publication.parameters
+        is_cut_only = (
+            publication.method == "mondrian"
+            and (given["options"].get("cut") or "strict") == "strict"
+            and not (given["refine"] or given["constraints"] or given.get("counts_entities"))
+            and not Fraction(str(given["max_suppressed"]))
+            and bool(publication.layout.get(AT_ONCE))
+        )
+        is_tight = np.array([not cell.get("is_coarse") for cell in cells])
+        return Deductions(int(given["k"]), is_tight, is_uncut=is_cut_only)
 
     def partition(
         self, session: Session, schema: str, publication: Publication

@@ -13,10 +13,12 @@ import numpy as np
 
 from kanon_db.algorithms.attacks import (
     AttackScore,
+    Deductions,
     PairCounts,
     PublishedRows,
-    RowClasses,
+    SampledRows,
     TrueValues,
+    count_tables,
     downcode,
     guess_people,
     score_guesses,
@@ -25,7 +27,7 @@ from kanon_db.algorithms.attacks import (
 )
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray, sort_keys
 from kanon_db.algorithms.ground.computation import Pulse
-from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
+from kanon_db.algorithms.recoding.generalized_cells import Ranges, RowClasses, Sets
 from kanon_db.catalog.entries import Publication
 from kanon_db.errors import SchemaMismatchError
 from kanon_db.metrics.count_queries import CountQuery, column_losses, row_counts
@@ -354,6 +356,7 @@ def attack_read_rows(
     publication: Publication,
     attacked: AttackedRows,
     bounds: Sequence[ValueBounds],  # of each sensitive attribute
+    deductions: Deductions | None,  # None where nothing is known to follow from the method
     *,
     shares_cells: bool,
 ) -> list[Attack]:
@@ -364,7 +367,7 @@ def attack_read_rows(
     return [
         Attack(name, found.bound, found.base_rate, found.rate, found.people)
         for name, found in _play(
-            listener, pulse, publication, attacked, bounds, shares_cells=shares_cells
+            listener, pulse, publication, attacked, bounds, deductions, shares_cells=shares_cells
         )
     ]
 
@@ -379,6 +382,7 @@ def _play(
     publication: Publication,
     attacked: AttackedRows,
     bounds: Sequence[ValueBounds],  # of each sensitive attribute
+    deductions: Deductions | None,
     *,
     shares_cells: bool,
 ) -> Iterator[tuple[str, AttackScore]]:
@@ -412,7 +416,7 @@ def _play(
             rows = attacked.with_values(of)
             values = np.zeros(n_people, dtype=np.int64) if of is None else of.of_people
             protected = None if bound.values is None else bound.values < 1
-            found = guess_people(rows, attacked.codes, values, drawn, half, protected, pulse)
+            found = guess_people(rows, attacked.codes, values, drawn, half, protected, pulse=pulse)
             if not place:
                 linked = _linked(found.n_rows, n_rows, k)
                 linked = replace(linked, bound=None) if counts_entities else linked
@@ -439,10 +443,33 @@ def _play(
                 yield f"homogeneity{which}", AttackScore(*certain, is_known, bound.certain)
     session.step("attacking: singling out")
     yield "singling out", _single_out(attacked, random, pulse)
-    if all(cell["cell"] == "value" for cell in publication.layout["quasi_identifiers"]):
+    if any(cell["cell"] != "value" for cell in publication.layout["quasi_identifiers"]):
+        session.step("attacking: tight cells")
+        yield "downcoding", _downcoded(attacked, k, random, pulse)
+    if deductions is None:
         return
-    session.step("attacking: tight cells")
-    yield "downcoding", _downcoded(attacked, k, random, pulse)
+    session.step("attacking: refinement")
+    sizes = np.bincount(attacked.class_of_row, minlength=attacked.covering.n_classes)
+    counts = count_tables(attacked.covering, sizes, deductions, random, pulse)
+    yield "refinement", counts.score
+    yield "refinement: known values", counts.known
+    if deductions.preference is None:
+        return
+    drawn = _drawn(np.arange(n_people), attacked.covering.n_classes, random)
+    for place, (of, bound) in enumerate(seen):
+        rows = attacked.with_values(of)
+        values = np.zeros(n_people, dtype=np.int64) if of is None else of.of_people
+        protected = None if bound.values is None else bound.values < 1
+        found = guess_people(
+            rows, attacked.codes, values, drawn, half, protected, deductions.preference, pulse
+        )
+        if not place:
+            yield "refinement: linking a row", _linked(found.n_rows, n_rows, k)
+        if of is not None:
+            which = f" of {of.name}" if len(seen) > 1 else ""
+            truth, numbers = _truth(values, drawn, rows.n_values)
+            scored = score_guesses(truth, numbers, found.most_frequent, bound.values)
+            yield f"refinement: most frequent value{which}", scored
 
 
 def _linked(n_candidates: IntArray, n_rows: int, k: int) -> AttackScore:
@@ -470,24 +497,22 @@ def _drawn(people: IntArray, n_others: int, random: np.random.Generator) -> IntA
 
 
 def _single_out(attacked: AttackedRows, random: np.random.Generator, pulse: Pulse) -> AttackScore:
-    of_rows, of_people = attacked.combined()
+    rows, of_rows = _sampled(attacked, random)
     pairs = PairCounts.of(attacked.class_of_row, of_rows, int(of_rows.max(initial=-1)) + 1)
-    drawn = _drawn(np.arange(of_rows.size), of_people.size, random)
-    classes, values = attacked.class_of_row[drawn], of_rows[drawn]
-    return single_out(
-        attacked.covering, classes, values, pairs.count(classes, values), attacked.codes, of_people,
-        pulse,
-    )  # fmt: skip
+    return single_out(rows, pairs.count(rows.classes, rows.values), pulse)
 
 
 def _downcoded(
     attacked: AttackedRows, k: int, random: np.random.Generator, pulse: Pulse
 ) -> AttackScore:
+    rows, _ = _sampled(attacked, random)
+    sizes = np.bincount(attacked.class_of_row, minlength=attacked.covering.n_classes)
+    return downcode(rows, np.maximum(sizes, k), pulse)
+
+
+def _sampled(attacked: AttackedRows, random: np.random.Generator) -> tuple[SampledRows, IntArray]:
+    """Draw rows to attack; also return the combination of sensitive values of every row."""
     of_rows, of_people = attacked.combined()
     drawn = _drawn(np.arange(of_rows.size), of_people.size, random)
-    classes = attacked.class_of_row[drawn]
-    sizes = np.bincount(attacked.class_of_row, minlength=attacked.covering.n_classes)
-    return downcode(
-        attacked.covering, classes, of_rows[drawn], np.maximum(sizes, k), attacked.codes,
-        of_people, pulse,
-    )  # fmt: skip
+    classes, values = attacked.class_of_row[drawn], of_rows[drawn]
+    return SampledRows(attacked.covering, classes, values, attacked.codes, of_people), of_rows

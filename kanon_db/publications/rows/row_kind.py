@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, Self
 
 import numpy as np
 
+from kanon_db.algorithms.attacks import Deductions
 from kanon_db.algorithms.ground.arrays import (
     AnyIntArray,
     BoolArray,
@@ -328,6 +329,15 @@ class RowKind(Kind):
         """Return what the guarantee says about an attribute's values; k-anonymity says nothing."""
         return ValueBounds()
 
+    def deductions(
+        self,
+        publication: Publication,  # noqa: ARG002
+        attacked: AttackedRows,  # noqa: ARG002
+        attributes: Mapping[str, Mapping[str, Any]],  # noqa: ARG002
+    ) -> Deductions | None:
+        """Return what follows from the method; `attributes` describe the source's columns."""
+        return None
+
     def usefulness(
         self,
         target: AttackTarget,
@@ -340,7 +350,10 @@ class RowKind(Kind):
 
     def attack(self, target: AttackTarget) -> Sequence[Attack]:
         """See :meth:`play`."""
-        return self.play(target.session, target.pulse(), target.publication, read_rows(target))
+        return self.play(
+            target.session, target.pulse(), target.publication, read_rows(target),
+            target.source.attributes,
+        )  # fmt: skip
 
     def play(
         self,
@@ -348,12 +361,15 @@ class RowKind(Kind):
         pulse: Pulse,
         publication: Publication,
         attacked: AttackedRows,
+        attributes: Mapping[str, Mapping[str, Any]],
     ) -> list[Attack]:
         """Play all attacks with what was read; see :func:`.attack_read_rows`."""
         bounds = [self.bounds(publication, one.name, one.sensitive) for one in attacked.values]
+        deductions = self.deductions(publication, attacked, attributes)
         return attack_read_rows(
-            listener, pulse, publication, attacked, bounds, shares_cells=self.shares_cells
-        )
+            listener, pulse, publication, attacked, bounds, deductions,
+            shares_cells=self.shares_cells,
+        )  # fmt: skip
 
 
 def check_k(job: Job[Any], k: int) -> None:
@@ -392,10 +408,16 @@ def weights_of(
     for column in given:
         if column not in source.quasi_identifiers:
             raise unknown("quasi-identifier", column, source.quasi_identifiers)
-    found = [
-        given.get(column, source.attributes.get(column, {}).get("weight", 1))
-        for column in source.quasi_identifiers
-    ]
+    return weights_of_columns(source.quasi_identifiers, source.attributes, given)
+
+
+def weights_of_columns(
+    names: Sequence[str],
+    attributes: Mapping[str, Mapping[str, Any]],  # the registered ones
+    given: Mapping[str, Any],
+) -> list[int | float | Fraction] | None:
+    """Return the weight of each column: the one that is given, or else the registered one."""
+    found = [given.get(name, attributes.get(name, {}).get("weight", 1)) for name in names]
     return None if all(weight == 1 for weight in found) else found
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
+from kanon_db.algorithms.attacks import Deductions, deduce_from_patterns
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
 from kanon_db.algorithms.suppression import LEFT_OVER, PatternSet, Suppression, classes_of
 from kanon_db.catalog.entries import Publication, Source
@@ -33,7 +34,8 @@ from kanon_db.publications.rows.distinct_cells import (
     ClassSizes,
     SourceColumns,
 )
-from kanon_db.publications.rows.row_kind import RowKind, check_k, row_layout
+from kanon_db.publications.rows.published_rows import AttackedRows
+from kanon_db.publications.rows.row_kind import AT_ONCE, RowKind, check_k, row_layout
 from kanon_db.publications.rows.row_relations import (
     RowsWithEntities,
     counted_layout,
@@ -47,6 +49,7 @@ from kanon_db.publications.suppressed.methods import (
     SuppressibleRows,
     allowed_patterns,
     by_name,
+    published_patterns,
     recorded_patterns,
 )
 from kanon_db.publications.suppressed.request import SuppressedRequest
@@ -321,7 +324,7 @@ class Suppressed(RowKind):
         check_k(job, job.request.k)
         read = SourceColumns.of(job)
         # In whatever order columns were registered, what is found is the same.
-        places, allowed = by_name(job.source), _allowed(job.request, job.source)
+        places, allowed = by_name(job.source.quasi_identifiers), _allowed(job.request, job.source)
         data = SuppressibleRows(
             read.codes()[:, places],
             allowed.of_columns(places),
@@ -380,6 +383,25 @@ class Suppressed(RowKind):
                 **counted_parameters(job),
             },
         )
+
+    def deductions(
+        self,
+        publication: Publication,
+        attacked: AttackedRows,
+        attributes: Mapping[str, Mapping[str, Any]],
+    ) -> Deductions | None:
+        """No class has records, or k of them, that would have got a cheaper pattern elsewhere."""
+        given, covering = publication.parameters, attacked.covering
+        is_greedy = publication.method == "greedy" and given["left_over"] != "join"
+        is_optimal = publication.metrics.get("gap") == 0
+        is_whole = publication.layout.get(AT_ONCE) and not given.get("counts_entities")
+        if not (is_whole and (is_greedy or is_optimal)):
+            return None
+        sizes = np.bincount(attacked.class_of_row, minlength=covering.n_classes)
+        return deduce_from_patterns(
+            covering, sizes, published_patterns(publication, attributes), int(given["k"]),
+            is_greedy=is_greedy,
+        )  # fmt: skip
 
 
 KIND: Final = Suppressed()

@@ -13,11 +13,11 @@ from kanon_db.algorithms import suppression
 from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.suppression import PatternSet, all_patterns, expand_rules, parse_patterns
-from kanon_db.catalog.entries import Source
+from kanon_db.catalog.entries import Publication, Source
 from kanon_db.catalog.sources import open_source
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.kind import MethodResult
-from kanon_db.publications.rows.row_kind import weights_of
+from kanon_db.publications.rows.row_kind import weights_of, weights_of_columns
 from kanon_db.publications.suppressed.request import SuppressedRequest
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
@@ -82,12 +82,12 @@ def allowed_patterns(
         found = expand_rules(rules, source.quasi_identifiers, costs)
     else:
         found = all_patterns(n_columns, costs)
-    return found.in_order_of(by_name(source))
+    return found.in_order_of(by_name(source.quasi_identifiers))
 
 
-def by_name(source: Source) -> IntArray:
+def by_name(names: Sequence[str]) -> IntArray:
     """Return the places of the quasi-identifiers in the order of their names."""
-    order: IntArray = np.argsort(np.array(source.quasi_identifiers, dtype=object))
+    order: IntArray = np.argsort(np.array(names, dtype=object))
     return order
 
 
@@ -98,6 +98,18 @@ def recorded_patterns(request: SuppressedRequest, patterns: PatternSet) -> dict[
         "patterns": None if is_any else list(patterns.texts),
         "left_over": request.options.left_over,
     }
+
+
+def published_patterns(
+    publication: Publication, attributes: Mapping[str, Mapping[str, Any]]
+) -> PatternSet:
+    """Return the patterns that a publication could use, in the order in which they were tried."""
+    names = [cell["name"] for cell in publication.layout["quasi_identifiers"]]
+    given = publication.parameters
+    costs = weights_of_columns(names, attributes, given["weights"] or {})
+    if given["patterns"] is not None:
+        return parse_patterns(given["patterns"], len(names), costs)
+    return all_patterns(len(names), costs).in_order_of(by_name(names))
 
 
 @dataclass(frozen=True, eq=False)

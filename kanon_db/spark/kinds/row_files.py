@@ -564,7 +564,7 @@ class SparkRows(SparkKind):
         read = CodedRows.of(target)
         attacked = AttackedRows.of(read.coded(None), read.codes(), read.n_codes, read.values())
         kind = _in_postgresql(target)
-        return kind.play(target.session, target.pulse(), target.publication, attacked)
+        return kind.play(target.session, target.pulse(), target.publication, attacked, {})
 
     def evaluate(self, target: SparkTarget, workload: Workload) -> list[CountAccuracy]:
         """Compare the answers of :mod:`rows.published_rows` with the source."""

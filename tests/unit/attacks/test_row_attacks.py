@@ -13,7 +13,7 @@ from kanon_db.algorithms.attacks import (
     BucketCandidates,
     BucketValues,
     PublishedRows,
-    RowClasses,
+    SampledRows,
     SweepOrder,
     TrueValues,
     candidates_of,
@@ -31,7 +31,14 @@ from kanon_db.algorithms.bucketization.bucket_assignment import assign_randomly
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray
-from kanon_db.algorithms.recoding import Attribute, Microdata, Ranges, Sets, cells_of_classes
+from kanon_db.algorithms.recoding import (
+    Attribute,
+    Microdata,
+    Ranges,
+    RowClasses,
+    Sets,
+    cells_of_classes,
+)
 from tests.attacks.sparse import sparse_codes, swept
 
 
@@ -296,13 +303,13 @@ def test_downcoding_of_pairs(random: np.random.Generator) -> None:
     cells = list(cells_of_classes(Microdata(codes, (attribute,)), classes))
     covering = covering_of(cells, n // 2, [3 * n])
     values = np.zeros(n, dtype=np.int64)
-    found = downcode(covering, classes, values, np.full(n // 2, 2), codes, values)
+    found = downcode(SampledRows(covering, classes, values, codes, values), np.full(n // 2, 2))
     assert (found.people, found.rate, found.bound) == (n, 0.5, None)
     assert found.base_rate is not None
     assert found.base_rate < 0.01
     # With a sensitive value of its own, each row is about one person.
     own = np.arange(n) % 2
-    found = downcode(covering, classes, own, np.full(n // 2, 2), codes, own)
+    found = downcode(SampledRows(covering, classes, own, codes, own), np.full(n // 2, 2))
     assert found.rate == 0.5
 
 
@@ -324,7 +331,8 @@ def test_predicates_hold_for_one_person_as_often_as_all_hashes_say(
         rates.append(np.mean([each.count(0) == 1 for each in hashes]))
         weight = covered.mean() * (values == value).mean() / size
         bases.append(n * weight * (1 - weight) ** (n - 1))
-    found = single_out(covering_of([cells], 5, [12]), classes, of_rows, alike, codes, values)
+    covering = covering_of([cells], 5, [12])
+    found = single_out(SampledRows(covering, classes, of_rows, codes, values), alike)
     assert found.people == classes.size
     assert found.rate == pytest.approx(np.mean(rates))
     assert found.base_rate == pytest.approx(np.mean(bases))
@@ -334,5 +342,6 @@ def test_cells_of_one_value_are_not_downcoded() -> None:
     codes = np.zeros((4, 1), dtype=np.int32)
     cells = Ranges(np.array([0]), np.array([0]), np.array([False]))
     zeros = np.zeros(4, dtype=np.int64)
-    found = downcode(covering_of([cells], 1, [2]), zeros, zeros, np.array([4]), codes, zeros)
+    covering = covering_of([cells], 1, [2])
+    found = downcode(SampledRows(covering, zeros, zeros, codes, zeros), np.array([4]))
     assert (found.people, found.rate) == (0, None)

@@ -1,0 +1,145 @@
+"""Counts of tables, against brute force over all values of small classes."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import product
+
+import numpy as np
+import pytest
+
+from kanon_db.algorithms.attacks import (
+    Deductions,
+    Preference,
+    TableCounts,
+    count_tables,
+    deduce_from_patterns,
+)
+from kanon_db.algorithms.generalization.mondrian import CutDomains, median_cut
+from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.algorithms.recoding import Attribute, Ranges, RowClasses, Sets
+from kanon_db.algorithms.suppression import all_patterns, parse_patterns
+from kanon_db.publications.rows.published_rows import single_values
+
+SIZES = [(1, 3), (2, 2), (3, 3), (4, 2), (5, 3), (4, 5), (6, 2), (6, 4)]
+"""How many rows a class has, and how many values its cell covers."""
+
+
+def whole_range(width: int) -> Ranges:
+    return Ranges(np.array([0]), np.array([width - 1]), np.array([False]))
+
+
+def whole_set(width: int) -> Sets:
+    return Sets(np.arange(width, dtype=np.int32), np.array([width]))
+
+
+def count(cells: Ranges | Sets, n: int, width: int, deductions: Deductions) -> TableCounts:
+    covering = RowClasses([cells], np.array([[0]]), [width])
+    return count_tables(covering, np.array([n]), deductions, np.random.default_rng(0))
+
+
+def brute(n: int, width: int, holds: Callable[[Sequence[int]], bool]) -> tuple[int, int]:
+    """Count the sequences for which something holds, and their multisets."""
+    left = [one for one in product(range(width), repeat=n) if holds(one)]
+    return len(left), len({tuple(sorted(one)) for one in left})
+
+
+def check(found: TableCounts, n: int, width: int, left: tuple[int, int]) -> None:
+    n_left, n_multisets = left
+    assert found.within == pytest.approx(n * math.log2(width))
+    assert found.remaining == pytest.approx(math.log2(n_left) if n_left else found.within)
+    assert found.n_known == (n if n_multisets == 1 else 0)
+
+
+@pytest.mark.parametrize(("n", "width"), SIZES)
+def test_tight_cells(n: int, width: int) -> None:
+    tight = Deductions(2, np.array([True]))
+    ends = brute(n, width, lambda one: {0, width - 1} <= set(one))
+    check(count(whole_range(width), n, width, tight), n, width, ends)
+    check(
+        count(whole_set(width), n, width, tight),
+        n,
+        width,
+        brute(n, width, lambda one: len(set(one)) == width),
+    )
+
+
+@pytest.mark.parametrize(("n", "width"), SIZES)
+@pytest.mark.parametrize("k", [2, 3])
+def test_classes_that_could_not_be_cut(n: int, width: int, k: int) -> None:
+    """By the cuts of Mondrian itself."""
+    domains = CutDomains.of([Attribute(width)])
+
+    def holds(one: Sequence[int], needed: set[int]) -> bool:
+        counts = np.bincount(one, minlength=width)
+        return needed <= set(one) and median_cut(domains, [counts], k) is None
+
+    uncut = Deductions(k, np.array([True]), is_uncut=True)
+    ends = brute(n, width, lambda one: holds(one, {0, width - 1}))
+    each = brute(n, width, lambda one: holds(one, set(range(width))))
+    for cells, left in ((whole_range(width), ends), (whole_set(width), each)):
+        found = count(cells, n, width, uncut)
+        assert found.remaining == pytest.approx(math.log2(left[0]) if left[0] else found.within)
+
+
+@pytest.mark.parametrize(("n", "width"), SIZES)
+@pytest.mark.parametrize("k", [2, 3])
+def test_values_of_few_rows(n: int, width: int, k: int) -> None:
+    scarce = Deductions(k, np.array([False]), is_scarce=np.array([[True]]))
+    left = brute(n, width, lambda one: max(Counter(one).values()) < k)
+    if left[0]:  # no such class would be published
+        check(count(whole_range(width), n, width, scarce), n, width, left)
+
+
+def test_large_classes_are_counted_without_overflow() -> None:
+    tight = Deductions(5, np.array([True]), is_uncut=True)
+    found = count(whole_set(40), 5000, 40, Deductions(5, np.array([True])))
+    assert found.remaining == pytest.approx(found.within)
+    most = 5 * math.log2(5000)  # fewer than 5 have the other value, either of two
+    assert 1 < count(whole_set(2), 5000, 2, tight).remaining < most
+    scarce = Deductions(5, np.array([False]), is_scarce=np.array([[True]]))
+    left = count(whole_range(300), 900, 300, scarce).remaining
+    assert 0 < left < 900 * math.log2(300)
+
+
+def suppressed(stars: Sequence[str], codes: CodeArray) -> RowClasses:
+    """Classes by their patterns, with the codes that they keep."""
+    numbers = np.array(
+        [
+            [3 if star == "*" else code for star, code in zip(text, row, strict=True)]
+            for text, row in zip(stars, codes.tolist(), strict=True)
+        ]
+    )
+    return RowClasses([single_values(3)] * len(stars[0]), numbers, [3] * len(stars[0]))
+
+
+def test_a_record_is_in_the_first_class_that_covers_it() -> None:
+    covering = suppressed(["..", ".*", "*."], np.array([[0, 0], [0, 0], [0, 1]]))
+    found = deduce_from_patterns(covering, np.array([3, 3, 2]), all_patterns(2), 2, is_greedy=True)
+    assert found.preference is not None
+    assert found.is_scarce is not None
+    left = lambda *record: found.preference.remaining(
+        covering.classes_of(np.array(record))
+    ).tolist()
+    assert (left(0, 0), left(0, 1), left(1, 1), left(2, 2)) == ([0], [1], [2], [])
+    assert found.is_scarce.tolist() == [[False, False], [False, True], [True, False]]
+    sizes = np.array([3, 3, 2])
+    # Of the three values that class 1 may have, class 0 has taken one; of those of 2, class 1 has.
+    counted = count_tables(covering, sizes, found, np.random.default_rng(0))
+    assert counted.within == pytest.approx(5 * math.log2(3))
+    assert counted.remaining < counted.within - 1
+
+
+def test_a_class_of_k_rows_spares_none() -> None:
+    covering = suppressed(["..", ".*", "**"], np.array([[0, 0], [0, 0], [0, 0]]))
+    patterns = parse_patterns(["..", ".*", "**"], 2)
+    sizes = np.array([2, 2, 5])
+    found = deduce_from_patterns(covering, sizes, patterns, 2, is_greedy=False)
+    assert found.preference is not None
+    assert found.is_scarce is not None
+    assert found.preference.remaining(np.arange(3)).tolist() == [0, 1]
+    # The pattern "*." is not allowed, and two rows are fewer than twice k.
+    assert found.is_scarce.tolist() == [[False, False], [False, False], [True, False]]
+    assert Preference(np.array([1]), np.array([True])).remaining(np.arange(0)).size == 0
