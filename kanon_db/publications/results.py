@@ -83,7 +83,8 @@ class Attack:
 
 
 VALUE_ATTACKS: Final = (
-    "most frequent value", "unusual people: most frequent value", "minimality", "deFinetti",
+    "most frequent value", "unusual people: most frequent value",
+    "refinement: most frequent value", "minimality", "deFinetti",
     "unusual people: deFinetti", "unique people: deFinetti", "surer than the bound: deFinetti",
     "correlations of the source", "a part of the value",
 )  # fmt: skip

@@ -133,6 +133,18 @@ def three_tests(facts: Facts) -> list[tuple[str, str, str, str]]:
             "by quasi-identifiers, a record elsewhere is linked to a group, not to a row; by"
             f" columns that are published as they are: {NOT_MEASURED}"
         )
+        if (picked := facts.achieved("refinement: linking a row")) is not None:
+            record += (
+                "; whoever recomputes the classes picks a person's row rightly in"
+                f" {_percent(picked.rate)} of the cases, on average"
+            )
+    if (singled := facts.achieved("singling out")) is not None:
+        if (singled.rate or 0.0) > (singled.base_rate or 0.0):
+            alone = "not prevented"
+        row += (
+            f"; {_percent(singled.rate)} of the rows describe exactly one person, and by chance"
+            f" {_percent(singled.base_rate)} would: the attack singling out"
+        )
     verdict, measured = inference_test(facts, who)
     return [
         ("Singling out", "Can a record be isolated that is one person's?", alone, row),
@@ -211,6 +223,11 @@ ATTACKS: Final[Mapping[str, str]] = {
     "membership: a member that was taken": "the same, from one of the networks itself",
     "singling out": "describes somebody so that nobody else is like that",
     "downcoding": "guesses what a range or a set stands for",
+    "refinement": "knows the method: how much of what cells leave open it excludes, in bits",
+    "refinement: known values": "the same: cells of classes whose values all follow, in some order",
+    "refinement: linking a row": "the same, and says which row is a person's",
+    "refinement: most frequent value": "the same, and guesses the most frequent value of the rows"
+    " that are left",
 }
 """What each attacker does; docs/understand/attacks.md has the details."""
 

@@ -537,6 +537,11 @@ def test_the_three_tests_and_weights(parties: Parties, publisher: kanon_db.Kanon
             for name, one in facts.items()}  # fmt: skip
     assert here["survey_b"] == {"Singling out": "not prevented", "Linkability": "not prevented",
                                 "Inference": "bounded"}  # fmt: skip
+    singled = facts["survey"].achieved("singling out")
+    assert singled is not None
+    assert (here["survey"]["Singling out"] == "not prevented") == (singled.rate > singled.base_rate)
+    for one in facts.values():
+        assert "of the rows describe exactly one person, and by chance" in three_tests(one)[0][3]
     # l values in each class bound no probability.
     assert here["survey"]["Inference"] == "not bounded"
     text = publisher.report("survey")
