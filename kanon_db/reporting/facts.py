@@ -215,7 +215,7 @@ class Facts:
     parameters: Mapping[str, Any]
     digest: str
 
-    def achieved(self, attack: str) -> Attack | None:
+    def line_of(self, attack: str) -> Attack | None:
         """Return what an attack has achieved; None if it was not played, or of too few people."""
         played = (line for line in self.attacks if line.attack == attack and line.rate is not None)
         return next(played, None)

@@ -133,12 +133,12 @@ def three_tests(facts: Facts) -> list[tuple[str, str, str, str]]:
             "by quasi-identifiers, a record elsewhere is linked to a group, not to a row; by"
             f" columns that are published as they are: {NOT_MEASURED}"
         )
-        if (picked := facts.achieved("refinement: linking a row")) is not None:
+        if (picked := facts.line_of("refinement: linking a row")) is not None:
             record += (
                 "; whoever recomputes the classes picks a person's row rightly in"
                 f" {_percent(picked.rate)} of the cases, on average"
             )
-    if (singled := facts.achieved("singling out")) is not None:
+    if (singled := facts.line_of("singling out")) is not None:
         if (singled.rate or 0.0) > (singled.base_rate or 0.0):
             alone = "not prevented"
         row += (

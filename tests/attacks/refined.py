@@ -34,13 +34,13 @@ from kanon_db.algorithms.recoding import (
     Sets,
     cells_of_classes,
 )
-from kanon_db.algorithms.suppression import LEFT_OVER, all_patterns
+from kanon_db.algorithms.suppression import LEFT_OVER, Suppression, all_patterns
 from kanon_db.publications.freeform import methods as freeform_methods
 from kanon_db.publications.generalized import methods as generalized_methods
 from kanon_db.publications.rows.published_rows import single_values
 from kanon_db.publications.suppressed import methods as suppressed_methods
 from kanon_db.publications.suppressed.methods import SuppressibleRows
-from kanon_db.randomness import SecureRandom
+from tests.attacks.posterior import every_outcome
 from tests.attacks.publishers import request_of
 
 K = 2
@@ -141,15 +141,22 @@ def in_classes(method: str, *, is_refined: bool = False, **options: Any) -> Publ
     return publish
 
 
-def with_patterns(method: str) -> Publish:
+def with_patterns(method: str, **options: Any) -> Publish:
     """Publish suppressed rows; left-over records have none."""
-    request = request_of("suppressed", method=method, k=K)
+    request = request_of("suppressed", method=method, k=K, options=options)
 
     def publish(data: Microdata) -> Iterator[Rows]:
         patterns = all_patterns(len(data.attributes))
-        rows = SuppressibleRows(data.codes, patterns, SecureRandom())
-        found = getattr(suppressed_methods, method)(rows, request, UNLIMITED).result
-        shown = [
+
+        def run(random: Any) -> Rows:
+            rows = SuppressibleRows(data.codes, patterns, random)
+            return shown(data, getattr(suppressed_methods, method)(rows, request, UNLIMITED).result)
+
+        for rows, _ in every_outcome(run):
+            yield rows
+
+    def shown(data: Microdata, found: Suppression) -> Rows:
+        cells = [
             tuple(
                 tuple(range(attribute.n_values)) if star else (code,)
                 for code, star, attribute in zip(record, stars, data.attributes, strict=True)
@@ -157,7 +164,7 @@ def with_patterns(method: str) -> Publish:
             for record, stars in zip(_records(data), found.suppressed.tolist(), strict=True)
         ]
         is_shown = (found.pattern_of_record != LEFT_OVER).tolist()
-        yield _sorted(compress(zip(shown, _records(data), strict=True), is_shown))
+        return _sorted(compress(zip(cells, _records(data), strict=True), is_shown))
 
     return publish
 
@@ -227,7 +234,12 @@ def at_least_cost(covering: RowClasses, sizes: Any) -> Deductions:
     return _by_patterns(covering, sizes, is_greedy=False)
 
 
-def _by_patterns(covering: RowClasses, sizes: Any, *, is_greedy: bool) -> Deductions:
+def in_turn_but_for_ties(covering: RowClasses, sizes: Any) -> Deductions:
+    """Deduce from patterns that were tried in turn, but for ties."""
+    return _by_patterns(covering, sizes, is_greedy=True, are_ties_known=False)
+
+
+def _by_patterns(covering: RowClasses, sizes: Any, **known: bool) -> Deductions:
     n_codes = covering.n_codes
     widths = [covering.widths_of(a) for a in range(len(n_codes))]
     firsts = [
@@ -236,7 +248,7 @@ def _by_patterns(covering: RowClasses, sizes: Any, *, is_greedy: bool) -> Deduct
     ]
     numbers = [np.where(w > 1, n, f) for w, n, f in zip(widths, n_codes, firsts, strict=True)]
     read = RowClasses([single_values(n) for n in n_codes], np.column_stack(numbers), n_codes)
-    return deduce_from_patterns(read, sizes, all_patterns(len(n_codes)), K, is_greedy=is_greedy)
+    return deduce_from_patterns(read, sizes, all_patterns(len(n_codes)), K, **known)
 
 
 def _records(data: Microdata) -> list[Record]:
@@ -279,6 +291,9 @@ CASES = {
     "generalized, split_carry": Case(in_classes("split_carry"), tight, 4),
     "generalized, optimal": Case(in_classes("optimal"), tight, 4, SMALL),
     "suppressed, greedy": Case(with_patterns("greedy"), in_turn, 5),
+    "suppressed, greedy, ties drawn": Case(
+        with_patterns("greedy", ties="drawn"), in_turn_but_for_ties, 5
+    ),
     "suppressed, optimal": Case(with_patterns("optimal"), at_least_cost, 5, SMALL),
     "freeform, sort_greedy": Case(along_matches("sort_greedy", refine=False), None, 4),
     "freeform, ring": Case(along_matches("ring"), None, 4),

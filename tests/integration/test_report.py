@@ -537,7 +537,7 @@ def test_the_three_tests_and_weights(parties: Parties, publisher: kanon_db.Kanon
             for name, one in facts.items()}  # fmt: skip
     assert here["survey_b"] == {"Singling out": "not prevented", "Linkability": "not prevented",
                                 "Inference": "bounded"}  # fmt: skip
-    singled = facts["survey"].achieved("singling out")
+    singled = facts["survey"].line_of("singling out")
     assert singled is not None
     assert (here["survey"]["Singling out"] == "not prevented") == (singled.rate > singled.base_rate)
     for one in facts.values():

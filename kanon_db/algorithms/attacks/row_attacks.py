@@ -576,7 +576,7 @@ class TableCounts:
         return AttackScore(self.n_rows, 1 - self.remaining / self.within, 0.0, None)
 
     @property
-    def known(self) -> AttackScore:
+    def known_score(self) -> AttackScore:
         """The share of the cells whose values are known, up to which row has which."""
         if not self.n_cells:
             return AttackScore(0, None, None, None)
@@ -802,7 +802,13 @@ def _power(series: FloatArray, exponent: int, last: int) -> FloatArray:
 
 
 def deduce_from_patterns(
-    covering: RowClasses, sizes: IntArray, patterns: PatternSet, k: int, *, is_greedy: bool
+    covering: RowClasses,
+    sizes: IntArray,
+    patterns: PatternSet,
+    k: int,
+    *,
+    is_greedy: bool,
+    are_ties_known: bool = True,
 ) -> Deductions:
     """Deduce what cheaper patterns would have taken from the classes of suppressed rows.
 
@@ -816,6 +822,8 @@ def deduce_from_patterns(
     k : int
     is_greedy : bool
         Whether the patterns were tried in turn, or the cost is the least of all.
+    are_ties_known : bool
+        Whether patterns of equal cost were tried in their order here.
 
     Returns
     -------
@@ -824,8 +832,8 @@ def deduce_from_patterns(
     Notes
     -----
     In turn, a pattern takes every group of k records that are left, and with them each record that
-    shares what it keeps. So a record is in the first class that covers it, and no k records of a
-    class share a value that a pattern before would have kept as well.
+    shares what it keeps. So a record is in the first class that covers it, or at least in one of
+    the cheapest, and no k records of a class share a value that a cheaper pattern would have kept.
 
     At least cost, the same holds of classes that can spare records, since less would be lost
     otherwise: of more than k rows, no record is covered by a class of a cheaper pattern; of 2k rows
@@ -836,9 +844,9 @@ def deduce_from_patterns(
     place = {text: number for number, text in enumerate(patterns.texts)}
     texts = ["".join("*" if star else "." for star in row) for row in stars.tolist()]
     position = np.array([place.get(text, len(patterns)) for text in texts])
-    ranks, one, several = position, sizes > 0, sizes > 0
-    if not is_greedy:
-        ranks, one, several = patterns.costs[position], sizes > k, sizes >= 2 * k
+    costs = np.append(patterns.costs, np.iinfo(np.int64).max)
+    ranks = position if is_greedy and are_ties_known else costs[position]
+    one, several = (sizes > 0, sizes > 0) if is_greedy else (sizes > k, sizes >= 2 * k)
     is_scarce = np.zeros(stars.shape, dtype=np.bool_)
     for number, attribute in zip(*np.nonzero(stars & several[:, np.newaxis]), strict=True):
         text = texts[number]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from kanon_db.algorithms.ground.arrays import (
     sort_keys,
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
-from kanon_db.algorithms.suppression.pattern_vectors import PatternSet
+from kanon_db.algorithms.suppression.pattern_vectors import PatternSet, Permuting
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 _MOST_CODES: Final = 2**31
@@ -415,13 +415,6 @@ def _in_large_buckets(sums: _Sums, counts: FloatArray, k: int) -> IntArray:
     buckets = sums >> shift
     large = np.bincount(buckets, counts) >= k
     return np.flatnonzero(large[buckets] & (counts > 0))
-
-
-class Permuting(Protocol):
-    """A source of random orders, such as numpy's Generator."""
-
-    def permutation(self, n: int, /) -> AnyIntArray:
-        """Return a uniformly random order of ``0 … n-1``."""
 
 
 def join_left_over(

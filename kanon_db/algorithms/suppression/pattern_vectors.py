@@ -7,14 +7,23 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.ground.arrays import BoolArray, IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, IntArray
 from kanon_db.errors import InvalidParameterError
 
 Weight = int | float | str | Fraction
+
+
+class Permuting(Protocol):
+    """A source of random orders, such as numpy's Generator."""
+
+    def permutation(self, n: int, /) -> AnyIntArray:
+        """Return a uniformly random order of ``0 … n-1``."""
+
 
 MAX_COLUMNS = 62
 """Most quasi-identifiers: a pattern vector is one bit mask of 64 bits."""
@@ -143,6 +152,18 @@ class PatternSet:
         """Put patterns of equal cost in the order that they have for columns in another order."""
         order = np.lexsort((self.of_columns(columns).masks, self.costs))
         return replace(self, masks=self.masks[order])
+
+    def draw_ties(self, random: Permuting) -> IntArray:
+        """Draw an order of the patterns, cheapest first, that leaves ties to chance.
+
+        Examples
+        --------
+        >>> order = all_patterns(3).draw_ties(np.random.default_rng(0))
+        >>> order.tolist(), all_patterns(3).costs[order].tolist()
+        ([0, 4, 2, 1, 3, 6, 5, 7], [0, 1, 1, 1, 2, 2, 2, 3])
+        """
+        drawn = random.permutation(len(self)).astype(np.int64)
+        return drawn[np.argsort(self.costs[drawn], kind="stable")]
 
     @property
     def suppresses_fully(self) -> bool:

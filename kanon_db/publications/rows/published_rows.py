@@ -452,7 +452,7 @@ def _play(
     sizes = np.bincount(attacked.class_of_row, minlength=attacked.covering.n_classes)
     counts = count_tables(attacked.covering, sizes, deductions, random, pulse)
     yield "refinement", counts.score
-    yield "refinement: known values", counts.known
+    yield "refinement: known values", counts.known_score
     if deductions.preference is None:
         return
     drawn = _drawn(np.arange(n_people), attacked.covering.n_classes, random)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -118,7 +118,7 @@ class SuppressibleRows:
 
     codes: AnyIntArray  # (n_records, m)
     patterns: PatternSet
-    random: SecureRandom  # For whom left-over records join
+    random: SecureRandom  # For whom left-over records join, and for ties
     # (n_records,): whom each record is about, if several can be about the same entity
     entities: AnyIntArray | None = None
     # Refuses an integer program of so many variables where there is no memory for it
@@ -136,12 +136,15 @@ def greedy(data: SuppressibleRows, request: SuppressedRequest, pulse: Pulse) -> 
             " more than k records",
             hint="leave out left_over, or register the source with keep, for one record of each",
         )
-    found = suppression.greedy(
-        data.codes, data.patterns, request.k, entities=data.entities, pulse=pulse
-    )
+    patterns, order = data.patterns, np.arange(len(data.patterns))
+    if request.options.ties == "drawn":
+        order = patterns.draw_ties(data.random)
+    tried = replace(patterns, masks=patterns.masks[order])
+    found = suppression.greedy(data.codes, tried, request.k, entities=data.entities, pulse=pulse)
     if left_over == "join":
         found = suppression.join_left_over(data.codes, found, request.k, data.random, pulse=pulse)
-    return MethodResult(found)
+    number = np.append(order, suppression.LEFT_OVER)  # which is -1, the last place
+    return MethodResult(suppression.Suppression(patterns, number[found.pattern_of_record]))
 
 
 def optimal(data: SuppressibleRows, request: SuppressedRequest, pulse: Pulse) -> MethodResult:

@@ -107,6 +107,18 @@ class SuppressedOptions:
         methods=("greedy",),
         is_strict=True,
     )
+    ties: Literal["listed", "drawn"] = parameter(
+        choice(
+            "order of patterns of equal cost",
+            listed="that of the list, or of the columns' names",
+            drawn="at random, so that readers who know the method can exclude fewer rows; not if"
+            " they know the quasi-identifiers of so many people that they find the order",
+        ),
+        "In which order patterns of equal cost are tried.",
+        default="listed",
+        methods=("greedy",),
+        is_strict=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ A type of row is a combination of quasi-identifiers, with the number of records 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
 from operator import and_
@@ -242,6 +242,10 @@ class SparkSuppressed(SparkRows):
         require_k(source, request.k, job.snapshot.n_records)
         columns = read_quasi_identifiers(job, with_ranges=False)
         patterns = allowed_patterns(source, request.patterns, request.rules, request.weights)
+        recorded = recorded_patterns(request, patterns)
+        if request.options.ties == "drawn":
+            order = patterns.draw_ties(SecureRandom())
+            patterns = replace(patterns, masks=patterns.masks[order])
         records = write_coded_records(job, columns)
         chosen = choose_patterns(job, records, patterns)
         job.voice.step("suppressing cells")
@@ -261,7 +265,7 @@ class SparkSuppressed(SparkRows):
                 layout=layout,
                 checks=[*checks, check],
                 metrics=metrics,
-                parameters={**recorded_patterns(request, patterns), "suppressed": left_out},
+                parameters={**recorded, "suppressed": left_out},
             ),
         )
 
