@@ -28,6 +28,7 @@ SPEED = {
     "several": "Several sensitive attributes",
     "attacks": "Attacks",
     "singling_out": "Singling out",
+    "refinement": "Refinement",
     "releases": "Several releases of the same people",
     "refresh": "Refresh",
     "leaving": "People who come and leave",

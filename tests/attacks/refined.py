@@ -234,9 +234,9 @@ def at_least_cost(covering: RowClasses, sizes: Any) -> Deductions:
     return _by_patterns(covering, sizes, is_greedy=False)
 
 
-def in_turn_but_for_ties(covering: RowClasses, sizes: Any) -> Deductions:
-    """Deduce from patterns that were tried in turn, but for ties."""
-    return _by_patterns(covering, sizes, is_greedy=True, are_ties_known=False)
+def in_an_order_that_is_drawn(covering: RowClasses, sizes: Any) -> Deductions:
+    """Deduce from patterns that were tried in turn, nobody knows in which."""
+    return _by_patterns(covering, sizes, is_greedy=True, is_drawn=True)
 
 
 def _by_patterns(covering: RowClasses, sizes: Any, **known: bool) -> Deductions:
@@ -291,8 +291,8 @@ CASES = {
     "generalized, split_carry": Case(in_classes("split_carry"), tight, 4),
     "generalized, optimal": Case(in_classes("optimal"), tight, 4, SMALL),
     "suppressed, greedy": Case(with_patterns("greedy"), in_turn, 5),
-    "suppressed, greedy, ties drawn": Case(
-        with_patterns("greedy", ties="drawn"), in_turn_but_for_ties, 5
+    "suppressed, greedy, in an order that is drawn": Case(
+        with_patterns("greedy", order="drawn"), in_an_order_that_is_drawn, 4
     ),
     "suppressed, optimal": Case(with_patterns("optimal"), at_least_cost, 5, SMALL),
     "freeform, sort_greedy": Case(along_matches("sort_greedy", refine=False), None, 4),

@@ -316,8 +316,8 @@ def test_an_order_that_is_drawn_leaves_more_rows(parties: Parties) -> None:
     """The last one is like three others in the first column, and like three in the second."""
     rows = [(0, 0), (0, 1), (0, 2), (3, 5), (4, 5), (6, 5), (0, 5)]
     kanon = create_source(parties.publisher, "data.tied", "a int, b int", rows, ["a", "b"], None)
-    for ties, share in (("listed", 2), ("drawn", 3 / 4 + 3 / 3 + 1 / 7)):
-        kanon.of_kind("suppressed", "data.tied", "p", k=3, options=f'{{"ties": "{ties}"}}')
+    for order, share in (("cheapest_first", 2), ("drawn", 3 / 4 + 3 / 3 + 1 / 7)):
+        kanon.of_kind("suppressed", "data.tied", "p", k=3, options=f'{{"order": "{order}"}}')
         found = attacked(parties)["refinement: linking a row"]
         assert found["rate"] == pytest.approx(share / len(rows))
         kanon.drop("p")

@@ -176,6 +176,8 @@ class Preference:
         The lower, the rather.
     can_spare : ndarray of bool, shape (n_classes,)
         Whether each record of the class would have gone to a class of a lower rank that covers it.
+    slack : int
+        By how much the rank must be lower for that.
 
     Examples
     --------
@@ -186,13 +188,14 @@ class Preference:
 
     ranks: IntArray
     can_spare: BoolArray
+    slack: int = 0
 
     def remaining(self, classes: IntArray) -> IntArray:
         """Return those of the classes that cover a record which it may be in."""
         if not classes.size:
             return classes
         ranks = self.ranks[classes]
-        is_left: BoolArray = (ranks == ranks.min()) | ~self.can_spare[classes]
+        is_left: BoolArray = (ranks - self.slack <= ranks.min()) | ~self.can_spare[classes]
         return classes[is_left]
 
 
@@ -808,7 +811,7 @@ def deduce_from_patterns(
     k: int,
     *,
     is_greedy: bool,
-    are_ties_known: bool = True,
+    is_drawn: bool = False,
 ) -> Deductions:
     """Deduce what cheaper patterns would have taken from the classes of suppressed rows.
 
@@ -822,8 +825,8 @@ def deduce_from_patterns(
     k : int
     is_greedy : bool
         Whether the patterns were tried in turn, or the cost is the least of all.
-    are_ties_known : bool
-        Whether patterns of equal cost were tried in their order here.
+    is_drawn : bool
+        Whether the order was drawn, by :meth:`.PatternSet.draw_order`, and is not known.
 
     Returns
     -------
@@ -832,8 +835,9 @@ def deduce_from_patterns(
     Notes
     -----
     In turn, a pattern takes every group of k records that are left, and with them each record that
-    shares what it keeps. So a record is in the first class that covers it, or at least in one of
-    the cheapest, and no k records of a class share a value that a cheaper pattern would have kept.
+    shares what it keeps. So a record is in the first class that covers it, and no k records of a
+    class share a value that a pattern before would have kept. Where the order was drawn, patterns
+    are known to come before those that cost more than the margin more.
 
     At least cost, the same holds of classes that can spare records, since less would be lost
     otherwise: of more than k rows, no record is covered by a class of a cheaper pattern; of 2k rows
@@ -844,12 +848,21 @@ def deduce_from_patterns(
     place = {text: number for number, text in enumerate(patterns.texts)}
     texts = ["".join("*" if star else "." for star in row) for row in stars.tolist()]
     position = np.array([place.get(text, len(patterns)) for text in texts])
-    costs = np.append(patterns.costs, np.iinfo(np.int64).max)
-    ranks = position if is_greedy and are_ties_known else costs[position]
+    ranks, slack = position, 0
+    if not is_greedy or is_drawn:
+        costs = np.append(patterns.costs, np.iinfo(np.int64).max)
+        ranks = costs[position]
+    if is_drawn:
+        # No stars come first, and all of them last.
+        slack, n_stars = patterns.margin, stars.sum(axis=1)
+        ranks = np.select([n_stars == 0, n_stars == stars.shape[1]], [-slack - 1, costs[-1]], ranks)
     one, several = (sizes > 0, sizes > 0) if is_greedy else (sizes > k, sizes >= 2 * k)
     is_scarce = np.zeros(stars.shape, dtype=np.bool_)
     for number, attribute in zip(*np.nonzero(stars & several[:, np.newaxis]), strict=True):
         text = texts[number]
-        is_scarce[number, attribute] = f"{text[:attribute]}.{text[attribute + 1 :]}" in place
+        lifted = place.get(f"{text[:attribute]}.{text[attribute + 1 :]}")
+        if lifted is not None:
+            rank = -slack - 1 if not patterns.masks[lifted] else patterns.costs[lifted]
+            is_scarce[number, attribute] = not slack or rank + slack < ranks[number]
     is_tight = np.zeros(stars.shape[1], dtype=np.bool_)
-    return Deductions(k, is_tight, is_scarce=is_scarce, preference=Preference(ranks, one))
+    return Deductions(k, is_tight, is_scarce=is_scarce, preference=Preference(ranks, one, slack))

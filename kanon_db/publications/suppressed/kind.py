@@ -400,7 +400,7 @@ class Suppressed(RowKind):
         sizes = np.bincount(attacked.class_of_row, minlength=covering.n_classes)
         return deduce_from_patterns(
             covering, sizes, published_patterns(publication, attributes), int(given["k"]),
-            is_greedy=is_greedy, are_ties_known=given["options"].get("ties") != "drawn",
+            is_greedy=is_greedy, is_drawn=given["options"].get("order") == "drawn",
         )  # fmt: skip
 
 

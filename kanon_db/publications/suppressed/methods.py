@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -118,7 +118,7 @@ class SuppressibleRows:
 
     codes: AnyIntArray  # (n_records, m)
     patterns: PatternSet
-    random: SecureRandom  # For whom left-over records join, and for ties
+    random: SecureRandom  # For whom left-over records join, and the order of patterns
     # (n_records,): whom each record is about, if several can be about the same entity
     entities: AnyIntArray | None = None
     # Refuses an integer program of so many variables where there is no memory for it
@@ -136,15 +136,25 @@ def greedy(data: SuppressibleRows, request: SuppressedRequest, pulse: Pulse) -> 
             " more than k records",
             hint="leave out left_over, or register the source with keep, for one record of each",
         )
-    patterns, order = data.patterns, np.arange(len(data.patterns))
-    if request.options.ties == "drawn":
-        order = patterns.draw_ties(data.random)
-    tried = replace(patterns, masks=patterns.masks[order])
-    found = suppression.greedy(data.codes, tried, request.k, entities=data.entities, pulse=pulse)
-    if left_over == "join":
-        found = suppression.join_left_over(data.codes, found, request.k, data.random, pulse=pulse)
+    patterns, k = data.patterns, request.k
+    order = order_of_patterns(request, patterns, data.random)
+    found = suppression.greedy(
+        data.codes, patterns.tried_in(order), k, entities=data.entities, pulse=pulse
+    )
     number = np.append(order, suppression.LEFT_OVER)  # which is -1, the last place
-    return MethodResult(suppression.Suppression(patterns, number[found.pattern_of_record]))
+    found = suppression.Suppression(patterns, number[found.pattern_of_record])
+    if left_over == "join":
+        found = suppression.join_left_over(data.codes, found, k, data.random, pulse=pulse)
+    return MethodResult(found)
+
+
+def order_of_patterns(
+    request: SuppressedRequest, patterns: PatternSet, random: SecureRandom
+) -> IntArray:
+    """Return the order in which patterns are tried."""
+    if request.options.order == "drawn":
+        return patterns.draw_order(random)
+    return np.arange(len(patterns))
 
 
 def optimal(data: SuppressibleRows, request: SuppressedRequest, pulse: Pulse) -> MethodResult:

@@ -107,15 +107,15 @@ class SuppressedOptions:
         methods=("greedy",),
         is_strict=True,
     )
-    ties: Literal["listed", "drawn"] = parameter(
+    order: Literal["cheapest_first", "drawn"] = parameter(
         choice(
-            "order of patterns of equal cost",
-            listed="that of the list, or of the columns' names",
-            drawn="at random, so that readers who know the method can exclude fewer rows; not if"
-            " they know the quasi-identifiers of so many people that they find the order",
+            "order of the patterns",
+            cheapest_first="those of equal cost as they are listed, or by the columns' names",
+            drawn="drawn at random, so that patterns of about the same cost change places: readers"
+            " who know the method then exclude fewer rows",
         ),
-        "In which order patterns of equal cost are tried.",
-        default="listed",
+        "In which order patterns are tried.",
+        default="cheapest_first",
         methods=("greedy",),
         is_strict=True,
     )

@@ -6,7 +6,7 @@ A type of row is a combination of quasi-identifiers, with the number of records 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from operator import and_
@@ -31,7 +31,11 @@ from kanon_db.publications.results import Examination
 from kanon_db.publications.rows.distinct_cells import ClassSizes
 from kanon_db.publications.rows.row_kind import require_k, row_layout
 from kanon_db.publications.suppressed.kind import SuppressedGuarantee, examine_suppressed
-from kanon_db.publications.suppressed.methods import allowed_patterns, recorded_patterns
+from kanon_db.publications.suppressed.methods import (
+    allowed_patterns,
+    order_of_patterns,
+    recorded_patterns,
+)
 from kanon_db.publications.suppressed.request import SuppressedRequest
 from kanon_db.randomness import SecureRandom
 from kanon_db.spark._coded_records import (
@@ -118,9 +122,9 @@ def choose_patterns(job: SparkJob, records: DataFrame, patterns: PatternSet) -> 
         ).write.parquet(folder.path)  # fmt: skip
         types = job.session.read.parquet(folder.path)
         n_types = types.count()
-    place = 0
+    order, place = order_of_patterns(request, patterns, SecureRandom()), 0
     while n_types > MOST_ROW_TYPES and not joins and place < len(patterns):
-        types, n_types = _assign_patterns(job, types, patterns, place)
+        types, n_types = _assign_patterns(job, types, patterns, int(order[place]))
         place += 1
     job.voice.step("choosing patterns")
     with failures_as_errors("row types could not be read"):
@@ -128,7 +132,8 @@ def choose_patterns(job: SparkJob, records: DataFrame, patterns: PatternSet) -> 
     codes = codes_in(left, columns).astype(np.int64)
     counts = left.column(_COUNT).to_numpy().astype(np.int64)
     row_types = RowTypes(codes, counts, np.arange(counts.size))
-    number = greedy_on_types(row_types, patterns, request.k, pulse=job.pulse())
+    tried = greedy_on_types(row_types, patterns.tried_in(order), request.k, pulse=job.pulse())
+    number = np.append(order, LEFT_OVER)[tried]  # which is -1, the last place
     n_left = int(counts[number == LEFT_OVER].sum())
     check_left_over(patterns, request.k, n_left, job.snapshot.n_records)
     given, joined = np.zeros_like(counts), LEFT_OVER
@@ -242,10 +247,6 @@ class SparkSuppressed(SparkRows):
         require_k(source, request.k, job.snapshot.n_records)
         columns = read_quasi_identifiers(job, with_ranges=False)
         patterns = allowed_patterns(source, request.patterns, request.rules, request.weights)
-        recorded = recorded_patterns(request, patterns)
-        if request.options.ties == "drawn":
-            order = patterns.draw_ties(SecureRandom())
-            patterns = replace(patterns, masks=patterns.masks[order])
         records = write_coded_records(job, columns)
         chosen = choose_patterns(job, records, patterns)
         job.voice.step("suppressing cells")
@@ -265,7 +266,7 @@ class SparkSuppressed(SparkRows):
                 layout=layout,
                 checks=[*checks, check],
                 metrics=metrics,
-                parameters={**recorded, "suppressed": left_out},
+                parameters={**recorded_patterns(request, patterns), "suppressed": left_out},
             ),
         )
 

@@ -143,3 +143,18 @@ def test_a_class_of_k_rows_spares_none() -> None:
     # The pattern "*." is not allowed, and two rows are fewer than twice k.
     assert found.is_scarce.tolist() == [[False, False], [False, False], [True, False]]
     assert Preference(np.array([1]), np.array([True])).remaining(np.arange(0)).size == 0
+
+
+def test_an_order_that_is_drawn_is_known_but_for_a_margin() -> None:
+    texts = ["..", ".*", "*.", "**"]
+    covering = suppressed(texts, np.zeros((4, 2), dtype=np.int64))
+    sizes, patterns = np.full(4, 3), parse_patterns(texts, 2)
+    found = deduce_from_patterns(covering, sizes, patterns, 3, is_greedy=True, is_drawn=True)
+    assert found.preference is not None
+    assert found.preference.remaining(np.arange(4)).tolist() == [0]
+    assert found.preference.remaining(np.arange(1, 4)).tolist() == [1, 2]
+    heavy = parse_patterns(texts, 2, weights=[2, 3])
+    assert heavy.margin == 2
+    for seed in range(20):
+        order = heavy.draw_order(np.random.default_rng(seed))
+        assert (order[0], order[-1], sorted(order)) == (0, 3, [0, 1, 2, 3])
