@@ -102,7 +102,7 @@ def _suppressed(data: Microdata) -> Iterator[list[str]]:
 
 def _play(data: Microdata, patterns: PatternSet, order: IntArray, *, is_drawn: bool) -> list[float]:
     """Suppress cells, trying patterns in an order, and attack what would be published."""
-    tried = patterns.tried_in(order)
+    tried = patterns.in_order(order)
     found = greedy(data.codes, tried, K)
     is_shown = found.pattern_of_record != LEFT_OVER
     codes, pattern = data.codes[is_shown], found.pattern_of_record[is_shown]

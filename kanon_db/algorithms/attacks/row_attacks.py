@@ -768,11 +768,11 @@ def _sides(values: int, k: int, *, is_range: bool) -> list[float]:
     """Count, by how many records lie on one side of the median, what they have of its values."""
     if not values:
         return [0.0] + [-math.inf] * (k - 1)
-    found = []
+    logs = []
     for n in range(k):
         count = values**n - (values - 1) ** n if is_range else _surjections(n, values)
-        found.append(math.log(count) if count > 0 else -math.inf)
-    return found
+        logs.append(math.log(count) if count > 0 else -math.inf)
+    return logs
 
 
 @cache
@@ -856,13 +856,15 @@ def deduce_from_patterns(
         # No stars come first, and all of them last.
         slack, n_stars = patterns.margin, stars.sum(axis=1)
         ranks = np.select([n_stars == 0, n_stars == stars.shape[1]], [-slack - 1, costs[-1]], ranks)
-    one, several = (sizes > 0, sizes > 0) if is_greedy else (sizes > k, sizes >= 2 * k)
+    can_spare, can_spare_k = (sizes > k, sizes >= 2 * k) if not is_greedy else (sizes > 0,) * 2
     is_scarce = np.zeros(stars.shape, dtype=np.bool_)
-    for number, attribute in zip(*np.nonzero(stars & several[:, np.newaxis]), strict=True):
+    for number, attribute in zip(*np.nonzero(stars & can_spare_k[:, np.newaxis]), strict=True):
         text = texts[number]
         lifted = place.get(f"{text[:attribute]}.{text[attribute + 1 :]}")
         if lifted is not None:
             rank = -slack - 1 if not patterns.masks[lifted] else patterns.costs[lifted]
             is_scarce[number, attribute] = not slack or rank + slack < ranks[number]
     is_tight = np.zeros(stars.shape[1], dtype=np.bool_)
-    return Deductions(k, is_tight, is_scarce=is_scarce, preference=Preference(ranks, one, slack))
+    return Deductions(
+        k, is_tight, is_scarce=is_scarce, preference=Preference(ranks, can_spare, slack)
+    )

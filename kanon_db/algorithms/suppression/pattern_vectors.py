@@ -185,7 +185,7 @@ class PatternSet:
         last = (self.n_stars == self.n_columns).astype(np.int64)
         return np.lexsort((raised, last - (self.masks == 0)))
 
-    def tried_in(self, order: IntArray) -> PatternSet:
+    def in_order(self, order: IntArray) -> PatternSet:
         """Return the same patterns in an order in which costs need not ascend."""
         return replace(self, masks=self.masks[order], costs=self.costs[order])
 

@@ -406,7 +406,7 @@ def _play(
         ("", np.arange(n_people)),
         ("unusual people: ", np.flatnonzero(unusual)),
     ):
-        drawn = _drawn(people, attacked.covering.n_classes, random)
+        drawn = _draw(people, attacked.covering.n_classes, random)
         if drawn.size < people.size:
             session.tell(
                 f"{prefix}the attacks look up a random sample of {drawn.size:,} of"
@@ -418,7 +418,7 @@ def _play(
             protected = None if bound.values is None else bound.values < 1
             found = guess_people(rows, attacked.codes, values, drawn, half, protected, pulse=pulse)
             if not place:
-                linked = _linked(found.n_rows, n_rows, k)
+                linked = _link(found.n_rows, n_rows, k)
                 linked = replace(linked, bound=None) if counts_entities else linked
                 yield f"{prefix}linking a row", linked
             if of is None:
@@ -445,7 +445,7 @@ def _play(
     yield "singling out", _single_out(attacked, random, pulse)
     if any(cell["cell"] != "value" for cell in publication.layout["quasi_identifiers"]):
         session.step("attacking: tight cells")
-        yield "downcoding", _downcoded(attacked, k, random, pulse)
+        yield "downcoding", _downcode(attacked, k, random, pulse)
     if deductions is None:
         return
     session.step("attacking: refinement")
@@ -455,7 +455,7 @@ def _play(
     yield "refinement: known values", counts.known_score
     if deductions.preference is None:
         return
-    drawn = _drawn(np.arange(n_people), attacked.covering.n_classes, random)
+    drawn = _draw(np.arange(n_people), attacked.covering.n_classes, random)
     for place, (of, bound) in enumerate(seen):
         rows = attacked.with_values(of)
         values = np.zeros(n_people, dtype=np.int64) if of is None else of.of_people
@@ -464,7 +464,7 @@ def _play(
             rows, attacked.codes, values, drawn, half, protected, deductions.preference, pulse
         )
         if not place:
-            yield "refinement: linking a row", _linked(found.n_rows, n_rows, k)
+            yield "refinement: linking a row", _link(found.n_rows, n_rows, k)
         if of is not None:
             which = f" of {of.name}" if len(seen) > 1 else ""
             truth, numbers = _truth(values, drawn, rows.n_values)
@@ -472,7 +472,7 @@ def _play(
             yield f"refinement: most frequent value{which}", scored
 
 
-def _linked(n_candidates: IntArray, n_rows: int, k: int) -> AttackScore:
+def _link(n_candidates: IntArray, n_rows: int, k: int) -> AttackScore:
     """Pick one of the rows that may be a person's."""
     if not n_candidates.size:
         return AttackScore(0, None, None, None)
@@ -488,7 +488,7 @@ def _truth(values: IntArray, people: IntArray, n_values: int) -> tuple[TrueValue
     return TrueValues(truth.pairs, truth.people, int(counts.argmax())), numbers
 
 
-def _drawn(people: IntArray, n_others: int, random: np.random.Generator) -> IntArray:
+def _draw(people: IntArray, n_others: int, random: np.random.Generator) -> IntArray:
     """Draw as many people as can be compared with all the others."""
     most = min(MOST_PEOPLE, max(1, MOST_COMPARISONS // max(n_others, 1)))
     if people.size <= most:
@@ -497,22 +497,22 @@ def _drawn(people: IntArray, n_others: int, random: np.random.Generator) -> IntA
 
 
 def _single_out(attacked: AttackedRows, random: np.random.Generator, pulse: Pulse) -> AttackScore:
-    rows, of_rows = _sampled(attacked, random)
+    rows, of_rows = _draw_rows(attacked, random)
     pairs = PairCounts.of(attacked.class_of_row, of_rows, int(of_rows.max(initial=-1)) + 1)
     return single_out(rows, pairs.count(rows.classes, rows.values), pulse)
 
 
-def _downcoded(
+def _downcode(
     attacked: AttackedRows, k: int, random: np.random.Generator, pulse: Pulse
 ) -> AttackScore:
-    rows, _ = _sampled(attacked, random)
+    rows, _ = _draw_rows(attacked, random)
     sizes = np.bincount(attacked.class_of_row, minlength=attacked.covering.n_classes)
     return downcode(rows, np.maximum(sizes, k), pulse)
 
 
-def _sampled(attacked: AttackedRows, random: np.random.Generator) -> tuple[SampledRows, IntArray]:
+def _draw_rows(attacked: AttackedRows, random: np.random.Generator) -> tuple[SampledRows, IntArray]:
     """Draw rows to attack; also return the combination of sensitive values of every row."""
     of_rows, of_people = attacked.combined()
-    drawn = _drawn(np.arange(of_rows.size), of_people.size, random)
+    drawn = _draw(np.arange(of_rows.size), of_people.size, random)
     classes, values = attacked.class_of_row[drawn], of_rows[drawn]
     return SampledRows(attacked.covering, classes, values, attacked.codes, of_people), of_rows

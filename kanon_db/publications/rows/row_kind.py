@@ -417,8 +417,8 @@ def weights_of_columns(
     given: Mapping[str, Any],
 ) -> list[int | float | Fraction] | None:
     """Return the weight of each column: the one that is given, or else the registered one."""
-    found = [given.get(name, attributes.get(name, {}).get("weight", 1)) for name in names]
-    return None if all(weight == 1 for weight in found) else found
+    weights = [given.get(name, attributes.get(name, {}).get("weight", 1)) for name in names]
+    return None if all(weight == 1 for weight in weights) else weights
 
 
 def row_layout(

@@ -49,7 +49,7 @@ from kanon_db.publications.suppressed.methods import (
     SuppressibleRows,
     allowed_patterns,
     by_name,
-    published_patterns,
+    patterns_of,
     recorded_patterns,
 )
 from kanon_db.publications.suppressed.request import SuppressedRequest
@@ -399,7 +399,7 @@ class Suppressed(RowKind):
             return None
         sizes = np.bincount(attacked.class_of_row, minlength=covering.n_classes)
         return deduce_from_patterns(
-            covering, sizes, published_patterns(publication, attributes), int(given["k"]),
+            covering, sizes, patterns_of(publication, attributes), int(given["k"]),
             is_greedy=is_greedy, is_drawn=given["options"].get("order") == "drawn",
         )  # fmt: skip
 

@@ -100,7 +100,7 @@ def recorded_patterns(request: SuppressedRequest, patterns: PatternSet) -> dict[
     }
 
 
-def published_patterns(
+def patterns_of(
     publication: Publication, attributes: Mapping[str, Mapping[str, Any]]
 ) -> PatternSet:
     """Return the patterns that a publication could use, in the order in which they were tried."""
@@ -138,14 +138,14 @@ def greedy(data: SuppressibleRows, request: SuppressedRequest, pulse: Pulse) -> 
         )
     patterns, k = data.patterns, request.k
     order = order_of_patterns(request, patterns, data.random)
-    found = suppression.greedy(
-        data.codes, patterns.tried_in(order), k, entities=data.entities, pulse=pulse
+    in_order = suppression.greedy(
+        data.codes, patterns.in_order(order), k, entities=data.entities, pulse=pulse
     )
     number = np.append(order, suppression.LEFT_OVER)  # which is -1, the last place
-    found = suppression.Suppression(patterns, number[found.pattern_of_record])
+    chosen = suppression.Suppression(patterns, number[in_order.pattern_of_record])
     if left_over == "join":
-        found = suppression.join_left_over(data.codes, found, k, data.random, pulse=pulse)
-    return MethodResult(found)
+        chosen = suppression.join_left_over(data.codes, chosen, k, data.random, pulse=pulse)
+    return MethodResult(chosen)
 
 
 def order_of_patterns(

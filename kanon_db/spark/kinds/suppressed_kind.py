@@ -132,8 +132,10 @@ def choose_patterns(job: SparkJob, records: DataFrame, patterns: PatternSet) -> 
     codes = codes_in(left, columns).astype(np.int64)
     counts = left.column(_COUNT).to_numpy().astype(np.int64)
     row_types = RowTypes(codes, counts, np.arange(counts.size))
-    tried = greedy_on_types(row_types, patterns.tried_in(order), request.k, pulse=job.pulse())
-    number = np.append(order, LEFT_OVER)[tried]  # which is -1, the last place
+    place_in_order = greedy_on_types(
+        row_types, patterns.in_order(order), request.k, pulse=job.pulse()
+    )
+    number = np.append(order, LEFT_OVER)[place_in_order]  # which is -1, the last place
     n_left = int(counts[number == LEFT_OVER].sum())
     check_left_over(patterns, request.k, n_left, job.snapshot.n_records)
     given, joined = np.zeros_like(counts), LEFT_OVER
