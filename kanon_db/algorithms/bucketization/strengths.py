@@ -95,13 +95,13 @@ class HiddenDependence:
         self._shares = counts / np.maximum(sizes, 1)[:, np.newaxis]
         self._marks, self._named = _draw_sets(sample.columns, random)
         marked = _add_up(self._marks, sample.starts[:-1], axis=1).T.astype(np.float64)
-        inside = marked.sum(axis=0) - (marked**2 / np.maximum(sizes, 1)[:, np.newaxis]).sum(axis=0)
+        of_buckets = np.einsum("bs,bs,b->s", marked, marked, 1 / np.maximum(sizes, 1))
+        inside = marked.sum(axis=0) - of_buckets
         varies = inside >= _LEAST_INSIDE
         self._marks, self._named = self._marks[varies], self._named[varies]
         self._noise = inside[varies] / max(sample.n_records - sizes.size, 1)
         firsts = np.flatnonzero(np.diff(cells[chosen], prepend=-1))
-        sides = [_in_cells(one, sizes, firsts) for one in (counts, marked[:, varies])]
-        (of_values, of_sets) = sides
+        of_values, of_sets = (_in_cells(one, sizes, firsts) for one in (counts, marked[:, varies]))
         between, products = of_values.T @ of_values, of_values.T @ of_sets
         if beside:
             # At equal numbers of the others' values, which are dealt to buckets together with these
@@ -216,8 +216,10 @@ def _in_cells(totals: FloatArray, sizes: IntArray, firsts: IntArray) -> FloatArr
         return totals
     n_buckets = np.diff(firsts, append=sizes.size)
     means = _add_up(totals, firsts) / np.add.reduceat(sizes, firsts)[:, np.newaxis]
-    expected = np.repeat(means, n_buckets, axis=0) * sizes[:, np.newaxis]
-    off: FloatArray = (totals - expected) / np.sqrt(sizes)[:, np.newaxis]
+    off: FloatArray = np.repeat(means, n_buckets, axis=0)
+    off *= -sizes[:, np.newaxis]
+    off += totals
+    off /= np.sqrt(sizes)[:, np.newaxis]
     return off
 
 
