@@ -106,7 +106,7 @@ class SuppressedGuarantee(Guarantee):
         return [f"{self.left_over} left-over records are {became}"]
 
 
-_BITS = 62  # of a whole number
+_BITS = 30  # of an int4
 
 
 def examine_suppressed(
@@ -231,7 +231,7 @@ def _profile(
     cells = view.quasi_identifiers
     masks = [
         " + ".join(
-            f"num_nulls({cell})::int8 * {1 << bit}"
+            f"num_nulls({cell}) * {1 << bit}"
             for bit, cell in enumerate(cells[first : first + _BITS])
         )
         for first in range(0, len(cells), _BITS)
