@@ -533,6 +533,7 @@ _CLASSES_PER_ROUND = 300
 _MORE_CLASSES_PER_ROUND = 3  # for each type of records
 _CLASSES_PER_RECORD = 20
 _FIRST_WIDTH = 0.5  # of the box around duals, relative
+_LARGEST_WIDTH = 2.0**20  # beyond, only the solver's tolerance holds the duals
 _MAX_ROUNDS_OF_CUTS = 40
 _TYPES_PER_PART = 64  # between beats
 _FIRST_STEP = 256  # steps that the bound has; those of the proof become larger
@@ -694,7 +695,7 @@ class _ColumnGeneration:
             if len(classes) and master.add(classes):
                 if not has_risen:
                     width /= 2
-            elif not master.is_at_the_box:
+            elif width > _LARGEST_WIDTH or not master.is_at_the_box:
                 return True
             else:
                 width *= 2
