@@ -30,7 +30,8 @@ from kanon_db.algorithms.ground.arrays import (
     order_of,
     taken,
 )
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.kernels import kernel
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 
@@ -536,7 +537,10 @@ def _draw_matchings(
 ) -> None:
     for g in range(low, high):
         n, m = starts[g + 1] - starts[g], firsts[g + 1] - firsts[g]
-        own = weights[offsets[g] : offsets[g + 1]].reshape(n, m)
+        own = np.empty((n, m))
+        for i in range(n):
+            for k in range(m):
+                own[i, k] = weights[offsets[g] + i * m + k]
         its_counts, its_caps = counts[firsts[g] : firsts[g + 1]], caps[firsts[g] : firsts[g + 1]]
         chances = _fit_chances(own, its_counts, its_caps)
         _round_along_cycles(chances, seeds[g])

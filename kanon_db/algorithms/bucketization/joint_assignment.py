@@ -17,8 +17,9 @@ import numpy.typing as npt
 from kanon_db.algorithms.bucketization.bucket_assignment import Permuter, numbers_by_size
 from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, order_of, taken
-from kanon_db.algorithms.ground.computation import Proof, Pulse, kernel
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, Integer, order_of, taken
+from kanon_db.algorithms.ground.computation import Proof, Pulse
+from kanon_db.algorithms.ground.kernels import inlined, kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,14 +229,15 @@ def _deal(
     tops = np.empty((_DEPTH, 4), dtype=np.int64)  # start, end, first bucket, number of buckets
     for e in range(n):
         stack_amount[e], stack_entry[e], stack_first[e] = amounts[e], e, firsts[e]
-    tops[0] = (0, n, first_bucket, n_buckets)
+    _put_part(tops, 0, 0, n, first_bucket, n_buckets)
     n_tops = 1
     its_values = np.empty((n, 2), dtype=values.dtype)
     its_amounts = np.empty(n, dtype=np.int64)
     shares = np.empty(n, dtype=np.int64)
     while n_tops:
         n_tops -= 1
-        start, end, bucket, number = tops[n_tops]
+        start, end = tops[n_tops, 0], tops[n_tops, 1]
+        bucket, number = tops[n_tops, 2], tops[n_tops, 3]
         if number == 1:
             for k in range(start, end):
                 for record in range(stack_first[k], stack_first[k] + stack_amount[k]):
@@ -244,7 +246,7 @@ def _deal(
         m = end - start
         for k in range(m):
             entry = stack_entry[start + k]
-            its_values[k] = values[entry]
+            its_values[k, 0], its_values[k, 1] = values[entry, 0], values[entry, 1]
             its_amounts[k] = stack_amount[start + k]
         half = number // 2
         _round(
@@ -264,9 +266,18 @@ def _deal(
                 stack_amount[place], stack_entry[place] = amount - lower, entry
                 stack_first[place] = record + lower
                 place += 1
-        tops[n_tops] = (start, place, bucket + half, number - half)
-        tops[n_tops + 1] = (end, above, bucket, half)
+        _put_part(tops, n_tops, start, place, bucket + half, number - half)
+        _put_part(tops, n_tops + 1, end, above, bucket, half)
         n_tops += 2
+
+
+@inlined
+def _put_part(
+    tops: IntArray, place: Integer, start: Integer, end: Integer, bucket: Integer, number: Integer
+) -> None:
+    # Assigning a tuple would compile a message for tuples of another length.
+    tops[place, 0], tops[place, 1] = start, end
+    tops[place, 2], tops[place, 3] = bucket, number
 
 
 @kernel
@@ -540,7 +551,8 @@ def _repair(
         for side in range(2):
             flow[edges[e, side]] += amounts[e]
             start[edges[e, side] + 1] += 1
-    start = np.cumsum(start)
+    for v in range(m):
+        start[v + 1] += start[v]
     at = start[:-1].copy()
     adjacent = np.empty(2 * n, dtype=np.int64)
     for e in range(n):

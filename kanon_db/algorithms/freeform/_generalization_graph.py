@@ -23,7 +23,7 @@ from kanon_db.algorithms.ground.arrays import (
     Integer,
     SmallWordArray,
 )
-from kanon_db.algorithms.ground.computation import inlined, innermost, kernel
+from kanon_db.algorithms.ground.kernels import inlined, innermost, kernel
 from kanon_db.algorithms.recoding.loss import Ncp
 
 
@@ -84,10 +84,14 @@ def _halve(values: CodeArray, step: IntArray, size: int, order: IntArray) -> Non
             widest, loss = 0, -1
             for j in range(m):
                 column = values[part, j]
+                column.sort()
                 if step[j]:
-                    spread = (np.unique(column).size - 1) * step[j]
+                    spread = 0
+                    for i in range(1, column.size):
+                        if column[i] != column[i - 1]:
+                            spread += int(step[j])
                 else:
-                    spread = np.int64(column.max()) - np.int64(column.min())
+                    spread = int(np.int64(column[-1]) - np.int64(column[0]))
                 if spread > loss:
                     widest, loss = j, spread
             if loss > 0:
@@ -550,7 +554,12 @@ def _cheapest_exchange(
     graph: GrowingGraph, original: int, n_rounds: int, original_of_cell: IntArray
 ) -> tuple[Integer, Integer]:
     """Find the cheapest exchange: the cell given up and the free one taken; -1 if there is none."""
-    available = np.flatnonzero(graph.price[: original_of_cell.size] < FAR)
+    available = np.empty(original_of_cell.size, dtype=np.int64)
+    n_available = 0
+    for cell in range(original_of_cell.size):
+        if graph.price[cell] < FAR:
+            available[n_available] = cell
+            n_available += 1
     cells_of = graph.cells_of
     given_up, taken, least = NONE, NONE, FAR
     for cell in range(original_of_cell.size):
@@ -559,7 +568,7 @@ def _cheapest_exchange(
             continue
         cost = weight(graph, original, cell)
         cost -= weight(graph, other, cell)
-        for position in range(available.size):
+        for position in range(n_available):
             free = int(available[position])
             if cost < least and not is_matched(cells_of, other, free, n_rounds):
                 moved = cost + weight(graph, other, free)

@@ -13,7 +13,8 @@ from kanon_db.algorithms.freeform.matches import (
     name_after_originals,
 )
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, Integer, WordArray
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.kernels import kernel
 from kanon_db.algorithms.recoding.annealing import (
     Schedule,
     TypedRecords,
@@ -113,9 +114,9 @@ _TRIES = 5  # originals of the other cell that one may change places with, at ea
 @kernel
 def anneal(
     records: PackedRecords,  # In order of their row types
-    # Changed in place. Its members are the k matches of each cell, cell after cell; records are in
-    # several.
+    # Changed in place. Its members are the rows, one after the other; records are in several.
     cells: ClassSummaries,
+    rows: CodeArray,  # (n, k): the matches of each cell
     cells_of: CodeArray,  # (n, k): cells that cover each original, changed in place
     # (t, q): row types that each one is to be brought together with; -1: none
     neighbors: CodeArray,
@@ -131,7 +132,6 @@ def anneal(
     An original moves to a cell that covers a similar one, in exchange for an original of that cell.
     """
     n, k = cells_of.shape
-    rows = cells.members.reshape(n, k)
     low_bits = np.uint64(0xFFFFFFFF)
     for _ in range(n_proposals):
         draw = random_bits(state)
@@ -285,7 +285,7 @@ def _anneal_graph(
     state = random_state(random)
     for n_proposals, temperature in schedule.steps(mean_loss, pulse):
         anneal(
-            typed.records, cells, cells_of, typed.near, typed.first_of_type,
+            typed.records, cells, rows, cells_of, typed.near, typed.first_of_type,
             typed.type_of_record, n_proposals, temperature, state,
         )  # fmt: skip
     return rows

@@ -20,7 +20,8 @@ from kanon_db.algorithms.freeform._generalization_graph import (
     weight,
 )
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.kernels import kernel
 from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Microdata, check_k
 from kanon_db.errors import InvalidParameterError
@@ -214,17 +215,20 @@ def _spread(graph: GrowingGraph, k: int, start: int, end: int) -> IntArray:
     added = np.empty(((end - start) * k, 2), dtype=np.int64)
     n_added = 0
     grown, by_block = np.empty(BLOCK, dtype=np.int32), np.empty((-(-n // BLOCK), BLOCK), np.int64)
-    weights = by_block.reshape(-1)
     for original in range(start, end):
         for block in range(by_block.shape[0]):
             weigh_block(graph, original, block * BLOCK, 1, grown, by_block, block)
-        n_lacking = k - np.count_nonzero(weights == 0)
+        n_lacking = k
+        for block in range(by_block.shape[0]):
+            for place in range(BLOCK):
+                n_lacking -= int(by_block[block, place] == 0)
         for _ in range(n_lacking):
             best, least = NONE, FAR
             for cell in range(n):
-                if 0 < weights[cell] < least:
-                    best, least = cell, weights[cell]
-            weights[best] = 0
+                cost = by_block[cell // BLOCK, cell % BLOCK]
+                if 0 < cost < least:
+                    best, least = cell, cost
+            by_block[best // BLOCK, best % BLOCK] = 0
             take_in(graph, original, best)
             added[n_added, 0], added[n_added, 1] = best, original
             n_added += 1

@@ -14,7 +14,8 @@ import numpy as np
 
 from kanon_db.algorithms.generalization.greedy_classes import Generalization
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray, Integer
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads
+from kanon_db.algorithms.ground.kernels import kernel
 from kanon_db.algorithms.recoding.loss import Ncp, Units
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata, check_k
 from kanon_db.errors import InvalidParameterError
@@ -195,20 +196,27 @@ def _cut_parts(
     n_values: Integer,
 ) -> tuple[Integer, Integer]:
     """Cut parts, the last first, for a number of values; those without a cut become classes."""
-    low, high, width = np.empty((3, table.offsets.size), dtype=np.int64)
+    m = table.offsets.size
+    low, high = np.empty(m, dtype=np.int64), np.empty(m, dtype=np.int64)
+    width = np.empty(m, dtype=np.int64)
     spread = _Extent(low, high, width, np.full(table.positions.size, -1, dtype=np.int64))
     n_looked_at, number = 0, 0
     while n_parts and n_looked_at < n_values:
         n_parts -= 1
         number += 1
-        start, end = parts.stack[n_parts]
+        start, end = parts.stack[n_parts, 0], parts.stack[n_parts, 1]
         size = end - start
         n_lower: Integer = 0
         if size >= 2 * k:
             _measure(table, parts.codes[:, start:end], spread, number)
             n_looked_at += size * table.offsets.size
-            while n_lower == 0 and width.max() > 0:
-                widest = np.argmax(width)
+            while n_lower == 0:
+                widest = 0
+                for j in range(1, m):
+                    if width[j] > width[widest]:
+                        widest = j
+                if width[widest] <= 0:
+                    break
                 n_lower = _find_lower(
                     parts.codes[widest, start:end], parts.is_lower[start:end],
                     low[widest], high[widest], k, is_relaxed,
@@ -221,8 +229,8 @@ def _cut_parts(
             _put_lower_first(parts, parts.order, start, end)
             n_looked_at += size * table.offsets.size
             # The lower side is to be cut next.
-            parts.stack[n_parts] = start + n_lower, end
-            parts.stack[n_parts + 1] = start, start + n_lower
+            parts.stack[n_parts, 0] = parts.stack[n_parts + 1, 1] = start + n_lower
+            parts.stack[n_parts, 1], parts.stack[n_parts + 1, 0] = end, start
             n_parts += 2
         else:
             for i in range(start, end):
@@ -253,7 +261,9 @@ def _measure(table: _CodedTable, codes: CodeArray, spread: _Extent, number: Inte
     units, width = table.units, spread.width
     for j in range(width.size):
         offset = table.offsets[j]
-        spread.low[j], spread.high[j] = codes[j].min(), codes[j].max()
+        spread.low[j] = spread.high[j] = codes[j, 0]
+        for code in codes[j]:
+            spread.low[j], spread.high[j] = min(spread.low[j], code), max(spread.high[j], code)
         if units.numeric[j]:
             span = np.int64(table.positions[offset + spread.high[j]])
             span -= table.positions[offset + spread.low[j]]

@@ -6,13 +6,13 @@ import math
 from fractions import Fraction
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from kanon_db.algorithms.generalization.greedy_classes import Generalization, split
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray, Integer
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.kernels import inlined, kernel
 from kanon_db.algorithms.recoding.annealing import Schedule, TypedRecords, anneal_classes
 from kanon_db.algorithms.recoding.changing_classes import (
     NO_RULES,
@@ -472,7 +472,7 @@ def _refined(
 
 _NONE = -(2**62)
 # Inlined: in the loops, a call costs more than its work.
-_departure = numba.njit(inline="always")(departure.py_func)  # type: ignore[attr-defined]
+_departure = inlined(departure.__wrapped__)  # type: ignore[attr-defined]
 
 _RECORDS_PER_CALL = 2**18  # looked at between two heartbeats: some milliseconds
 
@@ -572,9 +572,17 @@ def _choose(
 ) -> bool:
     """Renew stale choices for some classes; tell whether any are left."""
     counts = np.zeros(rules.totals.size, dtype=np.int64)
-    donors = np.flatnonzero(classes.sizes > k)
+    donors = np.empty(classes.sizes.size, dtype=np.int64)
+    n_donors = 0
+    for g in range(classes.sizes.size):
+        if classes.sizes[g] > k:
+            donors[n_donors] = g
+            n_donors += 1
+    donors = donors[:n_donors]
     n_looked_at = 0
-    for g in np.flatnonzero(choices.stale):
+    for g in range(choices.stale.size):
+        if not choices.stale[g]:
+            continue
         if n_looked_at > _RECORDS_PER_CALL:
             return True
         choices.stale[g] = False
