@@ -443,6 +443,15 @@ their bytes are taken, or their codes are looked up. So they are where two value
 with every seed, such as ranges to infinity and to NaN.
 """
 
+
+def hash_value(type_name: str, value: str, seed: int) -> str:
+    """Write the hash of a value, given as SQL, of one of the types of `HASHES`."""
+    hashed = f"{HASHES[type_name]}({value}, {seed})"
+    if type_name == "text[]":  # its elements alone are hashed, whatever its dimensions
+        hashed += f" # coalesce(hashtextextended(array_dims({value}), {~seed}), 0)"
+    return hashed
+
+
 _OF_BYTES: Final = {
     "bigint": "int8send",
     "timestamp without time zone": "timestamp_send",
@@ -686,7 +695,7 @@ class SideCheck:
         type_name, seed = self._types[name].type_name, self._seeds[name]
         if type_name in HASHES:
             # Nobody can foresee a seed, so neither the hash of a value nor that of NULL.
-            return f"coalesce({HASHES[type_name]}({value}, {seed}), {seed})"
+            return f"coalesce({hash_value(type_name, value, seed)}, {seed})"
         if type_name in _OF_BYTES:
             value = f"{_OF_BYTES[type_name]}({value})"
         elif type_name not in _OF_ROWS:

@@ -216,6 +216,35 @@ def test_a_number_with_the_same_hash_is_found(parties: Parties, owner: psycopg.C
     assert tamper(owner, "wide", change, {}) == ["codes repeat QIT and SAT"]
 
 
+def test_an_array_with_the_same_elements_is_found(
+    parties: Parties, owner: psycopg.Connection
+) -> None:
+    """The server hashes the elements of an array, whatever its dimensions and bounds."""
+    tags = [(f"{{tag,{i % 4}}}", i % 3) for i in range(12)]
+    kanon = create_source(parties.publisher, "data.tags", "tags text[], sick int", tags)
+    kanon.publish("data.tags", "tagged", privacy='{"l": 3}', method="anatomy")
+    towns = [(f"town {i}", i % 3) for i in range(12)]
+    kanon = create_source(parties.publisher, "data.towns", "town text, sick int", towns)
+    kanon.generalize("data.towns", "in_sets", k=3, method="mondrian", refine=False)
+    names = {
+        "$cells": "published.in_sets_cel", "$rows": "published.in_sets_row",
+        "$view": "published.in_sets",
+    }  # fmt: skip
+    for other in ("'{' || {0}::text || '}'", "'[2:' || 1 + cardinality({0}) || ']=' || {0}::text"):
+        in_qit, in_cells = (f"({other})::text[]".replace("{0}", name) for name in ("tags", "town"))
+        with owner.transaction(force_rollback=True):
+            change = f"UPDATE published.tagged_qit SET tags = {in_qit} WHERE '1' = ANY (tags)"
+            assert tamper(owner, "tagged", change, {}) == ["codes repeat QIT and SAT"]
+        with owner.transaction(force_rollback=True):
+            statements = (
+                f"INSERT INTO $cells (number, town) SELECT 9, {in_cells} FROM $cells"
+                " WHERE number = 0; UPDATE $rows SET number = 9 WHERE ctid ="
+                " (SELECT min(ctid) FROM $rows WHERE number = 0); REFRESH MATERIALIZED VIEW $view"
+            )
+            differing = "k-anonymity: every combination of cells occurs k times"
+            assert differing in tamper(owner, "in_sets", statements, names)
+
+
 # -- rows ------------------------------------------------------------------------------------------
 
 VIEW = "the materialized view reads only the table of its rows"

@@ -42,6 +42,7 @@ from kanon_db.publications.codes import (
     StoreWriter,
     count_loose_chunks,
     count_loose_values,
+    hash_value,
 )
 from kanon_db.publications.relations import StagedRelations
 from kanon_db.publications.results import Check
@@ -183,9 +184,8 @@ class _Hashing:
     def _hash(self, name: str, alias: str) -> str:
         """Write the hash of a cell."""
         of_value, of_null = self._seeds[name]
-        hashing = HASHES[self._numbering.type_of(name)]
         cell = f"{alias}.{self._numbering.session.identifier(name)}"
-        return f"coalesce({hashing}({cell}, {of_value}), {of_null})"
+        return f"coalesce({hash_value(self._numbering.type_of(name), cell, of_value)}, {of_null})"
 
     def _sum(self, hashes: AnyIntArray, groups: Sequence[AnyIntArray]) -> int:
         """Add up what the hashes and the digits of all rows make together."""
