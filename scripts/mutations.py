@@ -129,8 +129,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a swapped column",
-        "named = dict(zip(tables.quasi_identifiers, columns, strict=True))",
-        "named = dict(zip(tables.quasi_identifiers, reversed(columns), strict=True))",
+        "columns = dict(zip(tables.quasi_identifiers, named, strict=True))",
+        "columns = dict(zip(tables.quasi_identifiers, reversed(named), strict=True))",
         ("integration/test_coded.py", "integration/test_in_parts.py"),
     ),
     Mutation(
