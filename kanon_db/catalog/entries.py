@@ -604,6 +604,7 @@ _OF_ROWS: Final[Mapping[str, Callable[[Any], bool]]] = {
 _OPTIONAL: Final[Mapping[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("pattern", "number"), lambda given: given is None or _is_name(given)),
     "assignment": _is_name,
+    "batches": lambda given: isinstance(given, list) and all(map(_are_numbers, given)),
     "also_sensitive": _are_names,
     **dict.fromkeys(("types", "shares"), lambda given: isinstance(given, dict)),
     "store": _is_store,
@@ -655,6 +656,11 @@ def _require_sound(publication: Publication, n_bytes: int, columns: Sequence[str
             or sum(n * size for n, size in zip(counts, sizes, strict=True)) != n_rows
         ):
             raise _unsound(publication, "sizes")
+        if any(
+            len(batch) != len(sizes) or max(batch) > firsts[-1]
+            for batch in layout.get("batches", ())
+        ):
+            raise _unsound(publication, "batches")
         names |= {*publication.all_sensitive}
     if is_buckets or "store" in layout:
         stored, chunks = layout.get("store", {}), layout.get("store", {}).get("chunks", [])

@@ -94,6 +94,7 @@ class BucketTables:
     n_buckets: int
     sizes: tuple[int, ...]
     first_bucket_ids: tuple[int, ...]
+    batches: tuple[tuple[int, ...], ...]  # Of each later batch, the first bucket of each size
 
     @classmethod
     def of(cls, quotes: Quotes, schema: str, name: str, layout: Mapping[str, Any]) -> Self:
@@ -125,6 +126,7 @@ class BucketTables:
             n_buckets=int(layout["n_buckets"]),
             sizes=tuple(map(int, layout["sizes"])),
             first_bucket_ids=tuple(map(int, layout["first_bucket_ids"])),
+            batches=tuple(tuple(map(int, batch)) for batch in layout.get("batches", ())),
         )
 
     @property

@@ -61,6 +61,7 @@ FIGURES: dict[str, Sequence[object]] = {
     "pattern": (10**8, [], {}),
     "weighted": ([1], "sick", None),
     "assignment": ([], 10**8, "nothing"),
+    "batches": ("x", [1], [[]], [[0]], [["x"]], [[10**400]], [[1], None]),
     "strengths": (
         [0.1],
         {"sick": 0.1},
@@ -93,7 +94,7 @@ def changed(parties: Parties, kind: str) -> Iterator[tuple[str, str, object]]:
         ((text,),) = fetch(parties.admin, asked, name)
         for key, values in given.items():
             written: dict[str, Any] = json.loads(text)
-            if key not in written and key not in ("pattern", "not_kept"):
+            if key not in written and key not in ("batches", "pattern", "not_kept"):
                 continue
             for value in values:
                 entry = copy.deepcopy(written)

@@ -79,6 +79,23 @@ def test_nobody_moves(parties: Parties, kind: str, by_entity: bool) -> None:
     assert source.batches("records") == [120, 80]
 
 
+def test_buckets_are_told_apart_by_batch(parties: Parties) -> None:
+    """The layout says where the buckets of each batch begin; `test_strengths.py` says what for."""
+    source = Source(parties, 300, entity=None, arrival=True)
+    source.publish("cells")
+    asked = "SELECT layout FROM kanon.publications WHERE name = 'grows'"
+    bucket_ids = "SELECT bucket_id, count(*) FROM published.grows_qit GROUP BY 1"
+    sizes = [Counter(dict(fetch(parties.publisher, bucket_ids)).values())]
+    for salt in (1, 2):
+        source.add(200, salt)
+        assert source.refresh()["added"] == 200
+        layout = value(parties.publisher, asked)
+        sizes.append(Counter(dict(fetch(parties.publisher, bucket_ids)).values()))
+        for before, firsts in zip(sizes, layout["batches"], strict=False):
+            places = zip(layout["sizes"], layout["first_bucket_ids"], firsts, strict=True)
+            assert {size: later - first for size, first, later in places if later > first} == before
+
+
 def test_late_records_wait_where_nobody_says_whose_they_are(parties: Parties) -> None:
     """Without an entity, what is counted is counted by arrival, and what is not is said."""
     source = Source(parties, entity=None, arrival=True)

@@ -71,9 +71,17 @@ class HiddenDependence:
     # Directions are combinations of values that are not correlated between buckets of a cell: each
     # shows as the part `_between` of its variance. They are columns of `_directions`.
 
-    def __init__(self, records: BucketedRecords, further: Sequence[CodeArray] = ()) -> None:
-        """`further`: values of other sensitive attributes, by bucket as those of the records."""
-        cells = find_cells(records)
+    def __init__(
+        self,
+        records: BucketedRecords,
+        further: Sequence[CodeArray] = (),
+        batches: IntArray | None = None,
+    ) -> None:
+        """`further`: values of other sensitive attributes, by bucket as those of the records.
+
+        `batches`: the number of each bucket's batch, if people came later.
+        """
+        cells = find_cells(records, batches)
         chosen = np.argsort(cells, kind="stable")
         if records.n_records > _LOOKED_AT:
             chosen = chosen[:: -(-records.n_records // _LOOKED_AT)]
@@ -223,13 +231,13 @@ def _in_cells(totals: FloatArray, sizes: IntArray, firsts: IntArray) -> FloatArr
     return off
 
 
-def find_cells(records: BucketedRecords) -> IntArray:
-    """Return the cell of each bucket: no bucket crosses the cuts between cells.
+def find_cells(records: BucketedRecords, batches: IntArray | None = None) -> IntArray:
+    """Return the cell of each bucket: no bucket of its batch crosses the cuts between cells.
 
     Several buckets lie on either side; of buckets that are drawn from all records, there is one.
     """
     n_buckets = records.starts.size - 1
-    cells: IntArray = np.zeros(n_buckets, np.int64)
+    cells: IntArray = np.zeros(n_buckets, np.int64) if batches is None else batches.copy()
     if not records.n_records:
         return cells
     bounds = [

@@ -309,6 +309,13 @@ def write_batch(
         counts.update(dict(zip(tables.sizes, tables.buckets_of_sizes, strict=True)))
     setting = BucketSetting.of(list(counts), list(counts.values()))
     firsts = dict(zip(setting.sizes.tolist(), first_bucket_ids(setting), strict=True))
+    # How many buckets of each size come before those of a batch
+    earlier = [
+        {size: number - first for size, first, number in zip(*runs, strict=True)}
+        for runs in ((before.sizes, before.first_bucket_ids, one) for one in before.batches)
+    ]
+    earlier.append(dict(zip(before.sizes, before.buckets_of_sizes, strict=True)))
+    begins = [{size: first + one.get(size, 0) for size, first in firsts.items()} for one in earlier]
     # Where each batch is one cell, its buckets are drawn from the whole batch.
     are_random = "random" == old.layout.get("assignment") == batch.layout["assignment"]
     layout = {
@@ -317,11 +324,9 @@ def write_batch(
         "n_buckets": setting.n_buckets,
         "sizes": setting.sizes.tolist(),
         "first_bucket_ids": list(firsts.values()),
+        "batches": [list(one.values()) for one in begins],
     }
-    own = _numbers(before, firsts)
-    after = dict(zip(before.sizes, before.buckets_of_sizes, strict=True))
-    later = {size: first + after.get(size, 0) for size, first in firsts.items()}
-    theirs = _numbers(now, later)
+    own, theirs = _numbers(before, firsts), _numbers(now, begins[-1])
     names = ", ".join(f"q.{name}" for name in before.quasi_identifiers)
     whole.fill_table(
         QIT,

@@ -380,7 +380,8 @@ def write_weights(
         n_values = len(values.labels)
         session.step("measuring how strongly values depend on quasi-identifiers")
         records = BucketedRecords([*every.values()], own, starts, n_values)
-        hidden = HiddenDependence(records, [one for one in in_buckets if one is not own])
+        others = [one for one in in_buckets if one is not own]
+        hidden = HiddenDependence(records, others, _batch_of_buckets(tables))
         may_learn = name in learned_attributes and n_values * by_bucket.size <= _MOST_WEIGHTS
         learned = weigh = None
         if thresholds is not None and may_learn:
@@ -404,6 +405,15 @@ def write_weights(
         written.append(name)
         planes = max(planes, int(learned[1].most.max()).bit_length())
     return written, planes, strengths
+
+
+def _batch_of_buckets(tables: BucketTables) -> IntArray:
+    """Return the number of each bucket's batch, by bucket."""
+    batches: IntArray = np.zeros(tables.n_buckets, np.int64)
+    for firsts in tables.batches:
+        first = np.repeat(np.array(firsts), tables.buckets_of_sizes)
+        batches += np.arange(1, tables.n_buckets + 1) >= first
+    return batches
 
 
 def _weigher_of(learned: tuple[npt.NDArray[np.uint8], WeightUnits]) -> Weigh:
@@ -544,7 +554,9 @@ def check_strengths(
         n_values = store.columns[attribute].n_values
         records = BucketedRecords(columns, in_buckets[attribute], starts, n_values)
         hidden = HiddenDependence(
-            records, [values for name, values in in_buckets.items() if name != attribute]
+            records,
+            [values for name, values in in_buckets.items() if name != attribute],
+            _batch_of_buckets(tables),
         )
         weigh = None
         if attribute in tables.weighted:

@@ -61,6 +61,19 @@ def test_what_lies_between_cells_is_no_dependence_inside() -> None:
     assert everywhere[0] > 0.15
 
 
+def test_batches_have_cells_of_their_own() -> None:
+    """Cells of people who came later lie across those of before: none would be left of both."""
+    random = np.random.default_rng(8)
+    age = np.repeat(np.arange(60), N_RECORDS // 60)
+    batch = np.arange(N_RECORDS) % 2
+    cell = (age + 3 * batch) // 6 + 20 * batch
+    y = ranked(cell % 20 + 5 * random.normal(size=N_RECORDS), N_VALUES)
+    records = bucketed([age], y, cell)
+    batches = np.repeat([0, 1], records.starts.size // 2)
+    assert HiddenDependence(records, batches=batches).strengths().max() < 0.05
+    assert HiddenDependence(records).strengths().max() > 0.15
+
+
 def test_cells_are_what_no_bucket_crosses() -> None:
     random = np.random.default_rng(7)
     age, sex = np.repeat(np.arange(60), N_RECORDS // 60), random.integers(0, 2, N_RECORDS)
