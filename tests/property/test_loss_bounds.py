@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kanon_db.algorithms.generalization import prove_least_loss
 from kanon_db.algorithms.generalization._class_search import ClassSearch, DistinctRecords
 from kanon_db.algorithms.ground.computation import UNLIMITED
-from kanon_db.algorithms.recoding import ExactLoss, Microdata
+from kanon_db.algorithms.recoding import Attribute, ExactLoss, Microdata
 from kanon_db.algorithms.recoding.microdata import sort_order
 from tests.generalization_plain import numeric_table, optimal_loss, total_loss
 from tests.property.generalization_tables import tables
@@ -57,6 +57,20 @@ def test_no_classes_lose_less_than_the_bound(case: tuple[Microdata, int], is_lar
         for record in range(table.n_records)
     )
     assert bound >= least * exact.unit * 99 / 100
+
+
+def test_no_classes_lose_less_than_a_bound_of_rounded_losses() -> None:
+    """Numbers whose fractions have no small denominator: a unit would be too small."""
+    random = np.random.default_rng(5)
+    for _ in range(12):
+        column = np.sort(random.random(7))
+        numbers = Attribute(7, column, float(column[0]), float(column[-1]))
+        codes = np.column_stack([np.arange(7), random.integers(0, 3, 7)]).astype(np.int32)
+        table = Microdata(codes, (numbers, Attribute(3, weight=float(random.random()))))
+        assert not ExactLoss.of(table, "ncp").is_exact
+        least = optimal_loss(table, 2)
+        bound = prove_least_loss(table, 2, np.zeros(7, dtype=np.int64)).lower_bound
+        assert bound <= least <= bound + Fraction(1, 10**9)
 
 
 @settings(max_examples=40)
