@@ -7,9 +7,11 @@ named instead read one in a folder of its own, which nobody else may read and wh
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -20,8 +22,10 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pulp  # type: ignore[import-untyped]
 import pytest
 
+from kanon_db.algorithms.ground import solver
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.algorithms.ground.solver import solve_problem
 from kanon_db.algorithms.programs import bucket_program, class_program
@@ -42,7 +46,7 @@ def no_files_and_no_programs(event, arguments):
 import numpy as np
 import pulp
 from kanon_db.algorithms.ground import solver
-from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 
 # Five equations with random coefficients, in 50 binary variables: far too many for seconds.
 coefficients = np.random.default_rng(1).integers(1, 100, (5, 50))
@@ -177,16 +181,72 @@ def test_a_named_solver_leaves_nothing(temporary: Path) -> None:
     assert names <= FORMAT | {name for name in names if re.fullmatch(r"[XC]\d+", name)}
 
 
+@pytest.fixture
+def glpsol(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program that PuLP takes for GLPK's, to be written."""
+    program = temporary / "bin" / "glpsol"
+    program.parent.mkdir()
+    program.touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    return program
+
+
+def small_program() -> pulp.LpProblem:
+    return bucket_program([2, 3], [Fraction(7, 10), Fraction(1)], smallest=1, largest=2).problem
+
+
 @pytest.mark.pitfall(18)
-def test_a_solver_that_fails_leaves_nothing(
-    temporary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broken = temporary / "bin" / "glpsol"
-    broken.parent.mkdir()
-    broken.write_text("#!/bin/sh\nexit 1\n")
-    broken.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{broken.parent}{os.pathsep}{os.environ['PATH']}")
-    program = bucket_program([2, 3], [Fraction(7, 10), Fraction(1)], smallest=1, largest=2)
+def test_a_solver_that_fails_leaves_nothing(temporary: Path, glpsol: Path) -> None:
+    """What it has read are numbers and numbered names, in a format that allows no others."""
+    glpsol.write_text('#!/bin/sh\ncp "$2" "$0.lp"\necho "$@" > "$0.asked"\nexit 1\n')
     with pytest.raises(InvalidParameterError, match="ended without an answer"):
-        solve_problem(program.problem, UNLIMITED, solver="GLPK_CMD")
+        solve_problem(small_program(), Pulse(20.5), solver="GLPK_CMD")
     assert [path.name for path in temporary.iterdir()] == ["bin"]
+    asked = glpsol.with_suffix(".asked").read_text().split()
+    assert int(asked[asked.index("--tmlim") + 1]) in (19, 20)  # a whole number
+    objective, constraints = glpsol.with_suffix(".lp").read_text().split("Subject To")
+    assert set(re.findall(r"[A-Za-z_]\w*", objective)) <= {"buckets", "Minimize", "loss", "x1"}
+    names = re.findall(r"[^\s:]+(?=:)|[A-Za-z_]\w*", constraints)
+    assert {re.sub(r"\d+", "", name) for name in names} <= {*"cx", "Bounds", "Generals", "End"}
+
+
+@pytest.mark.parametrize(("found", "is_proven"), [("OPTIMAL", True), ("NON-OPTIMAL", False)])
+def test_what_is_there_when_time_is_over_is_not_proven(
+    glpsol: Path, found: str, is_proven: bool
+) -> None:
+    """PuLP calls it optimal, if GLPK has found it."""
+    program = small_program()
+    best = solve_problem(program, UNLIMITED).values
+    assert best is not None
+    values = list(enumerate(best.tolist(), start=1))
+    shown = ["", "Rows: 0", f"Columns: {len(values)}", "", f"Status:     INTEGER {found}"]
+    names = [f"{number} x{number - 1} *" for number, _ in values]
+    glpsol.with_suffix(".out").write_text("\n".join([*shown, *"1234567", *names, ""]))
+    solved = [f"s mip 0 0 {'o' if is_proven else 'f'} 0", *(f"j {n} {v:.0f}" for n, v in values)]
+    glpsol.with_suffix(".sol").write_text("\n".join([*solved, "e", ""]))
+    wait = "" if is_proven else 'sleep "$8"\n'
+    glpsol.write_text(f'#!/bin/sh\n{wait}cp "$0.out" "$4"\ncp "$0.sol" "$6"\n')
+    answer = solve_problem(program, Pulse(1.9), solver="GLPK_CMD")
+    assert answer.values is not None
+    assert answer.values.tolist() == best.tolist()
+    assert (answer.lower_bound > -np.inf) == is_proven
+
+
+@pytest.mark.pitfall(18)
+def test_a_process_whose_solver_fails_does_not_abort(temporary: Path, glpsol: Path) -> None:
+    """A dump of its memory would hold what the table holds."""
+    glpsol.write_text("#!/bin/sh\nexit 1\n")
+    model, _ = solver._number_names(small_program())
+    question = json.dumps(
+        {"solver": "GLPK_CMD", "folder": str(temporary), "model": model, "seconds": None}
+    ).encode()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kanon_db.algorithms.ground.solver", "named"],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    with process:
+        assert process.stdin is not None
+        process.stdin.write(struct.pack("<q", len(question)) + question)
+        process.stdin.flush()
+        assert process.wait(timeout=60) == 0

@@ -27,8 +27,10 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -213,32 +215,46 @@ def _solve_by_named(name: str, problem: pulp.LpProblem, pulse: Pulse) -> Solutio
     check_solver(name)
     if pulse.is_over:
         return Solution(None, -inf, is_infeasible=False)
+    model, numbered = _number_names(problem)
     with TemporaryDirectory(prefix="kanon-solver-") as folder:
         question = {
-            "solver": name, "folder": folder, "model": problem.toDict(),
+            "solver": name, "folder": folder, "model": model,
             "seconds": pulse.seconds_left if pulse.seconds_left < inf else None,
         }  # fmt: skip
         with ChildProcess(json.dumps(question, default=float).encode(), _NAMED) as process:
             while pulse.seconds_left > -_LATE and process.goes_on(_POLL_SECONDS):
                 pulse.beat()
             is_late, answer = pulse.seconds_left <= 0, bytes(process.answer)
-    if not answer:
+    try:
+        told = json.loads(answer)
+    except ValueError:  # nothing, or not to its end
         if is_late:
             return Solution(None, -inf, is_infeasible=False)
         raise InvalidParameterError(
             "the solver ended without an answer", detail=f"solver {name}",
             hint=f"use another one; {HIGHS} is always there",
-        )  # fmt: skip
-    told = json.loads(answer)
+        ) from None  # fmt: skip
     if told["values"] is None:
         return Solution(None, -inf, is_infeasible=told["is_infeasible"] and not is_late)
     for variable in problem.variables():
-        variable.varValue = told["values"][variable.name]
+        variable.varValue = told["values"][numbered[variable.name]]
     values = np.array([variable.varValue for variable in problem.variables()])
     # What a solver calls optimal when its time was over need not be.
     is_proven = told["is_optimal"] and not is_late
     bound = float(pulp.value(problem.objective) or 0) if is_proven else -inf
     return Solution(values, bound, is_infeasible=False)
+
+
+def _number_names(problem: pulp.LpProblem) -> tuple[dict[str, Any], dict[str, str]]:
+    """Write a model whose names are numbers, which every format can have; with the variables'."""
+    model = problem.toDict()
+    numbered = {one["name"]: f"x{number}" for number, one in enumerate(model["variables"])}
+    for number, constraint in enumerate(model["constraints"]):
+        constraint["name"] = f"c{number}"
+    terms = [one["coefficients"] for one in (model["objective"], *model["constraints"])]
+    for one in chain(model["variables"], *terms):
+        one["name"] = numbered[one["name"]]
+    return model, numbered
 
 
 _HEADER: Final = struct.Struct("<dd?q")  # bound, objective, whether infeasible, number of values
@@ -393,23 +409,28 @@ def _serve_named() -> None:
 
     threading.Thread(target=end_with_reader, daemon=True).start()
     _, problem = pulp.LpProblem.fromDict(question["model"])
-    solver = {"msg": False, "timeLimit": question["seconds"]}
     kind = type(pulp.getSolver(question["solver"], msg=False))
+    most = question["seconds"]
+    if most is not None and kind is pulp.GLPK_CMD:
+        most = max(int(most), 1)  # It takes no other.
+    solver = {"msg": False, "timeLimit": most}
     if "gapRel" in inspect.signature(kind.__init__).parameters:
         solver["gapRel"] = 0.0
+    begin = time.monotonic()
     status = problem.solve(pulp.getSolver(question["solver"], **solver))
+    # PuLP says "optimal" of what GLPK has when its time is over.
+    has_ended = most is None or time.monotonic() - begin < most
     has_values = problem.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible)
     has_values = has_values and problem.valid(_TOLERANCE)
     answer = {
-        "is_optimal": problem.sol_status == pulp.LpSolutionOptimal,
-        "is_infeasible": status == pulp.LpStatusInfeasible,
+        "is_optimal": has_ended and problem.sol_status == pulp.LpSolutionOptimal,
+        "is_infeasible": has_ended and status == pulp.LpStatusInfeasible,
         "values": {one.name: one.varValue or 0 for one in problem.variables()}
         if has_values
         else None,
     }
     with os.fdopen(answers, "wb") as writer:
         writer.write(json.dumps(answer).encode())
-    os._exit(0)
 
 
 def _serve() -> None:
@@ -450,4 +471,7 @@ def _serve() -> None:
 
 
 if __name__ == "__main__":
-    _serve_named() if _NAMED in sys.argv else _serve()
+    # Python's own end would abort, since a thread reads: a dump of memory may be kept then.
+    with suppress(Exception):
+        _serve_named() if _NAMED in sys.argv else _serve()
+    os._exit(0)
