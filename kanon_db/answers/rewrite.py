@@ -513,9 +513,18 @@ class _RowStatement:
         """Count the records that have the same cells."""
         names = self._columns(condition)
         number = (exp.Count(this=exp.Star()), self._number)
-        statement = nodes.select(*((nodes.column(name), name) for name in names), number)
+        statement = nodes.select(*((self._told_apart(name), name) for name in names), number)
         statement = statement.from_(nodes.relation(self.layout.view.view))
         return statement.group_by(*nodes.places(len(names)))
+
+    def _told_apart(self, name: str) -> Node:
+        """Write what records are grouped by: of a type without equality, whether it is NULL."""
+        column = nodes.column(name)
+        cell = self.layout.cells.get(name)
+        if cell is None or cell.column.type.is_grouped:
+            return column
+        is_known = exp.Not(this=exp.Is(this=column, expression=exp.Null()))
+        return exp.Nullif(this=is_known, expression=exp.false())
 
     def _judge_types(self, condition: Expression | None) -> Node:
         """Say of the records with the same cells how likely they count, surely, and possibly."""

@@ -257,6 +257,18 @@ def test_columns_named_as_the_statements_name_theirs(parties: Parties) -> None:
         assert compared(parties.analyst, query) == "equal"
 
 
+def test_a_statement_tells_only_null_apart_where_values_have_no_equality(parties: Parties) -> None:
+    rows = [(min(i, 50) % 7, "ab"[i % 2], [None, "{}"][i % 3 > 0], i % 4) for i in range(60)]
+    columns = "age int, sex text, told json, sick int"
+    kanon = create_source(
+        parties.publisher, "data.told", columns, rows, ["age", "sex"], "sick", insensitive=["told"]
+    )
+    kanon.call("publish_suppressed", "data.told", "told", k=5)
+    for condition in ("told IS NULL", "told IS NOT NULL OR sex = 'a'"):
+        query = f"SELECT COUNT(*) FROM told WHERE age < 3 AND ({condition})"
+        assert compared(parties.analyst, query) == "equal"
+
+
 QUERY = (
     "SELECT town, COUNT(*) FROM ordered WHERE sick = 'flu' GROUP BY town"
     " ORDER BY COUNT(*) DESC LIMIT 2"
