@@ -612,8 +612,9 @@ def count_tables(
     -------
     TableCounts
         ``remaining`` is an upper bound, since only what :class:`Deductions` says is used. It is
-        exact for these, except that where there is a preference, the smaller is taken of two
-        numbers: of the tables without it, and of those that it leaves; the latter is estimated.
+        exact for these in classes of up to 2,000 rows, except that where there is a preference, the
+        smaller is taken of two numbers: of the tables without it, and of those that it leaves; the
+        latter is estimated. Of larger classes, only what cannot be cut is counted.
 
     Notes
     -----
@@ -728,12 +729,17 @@ def _share_left(
 
 _MOST_TERMS: Final = 2**20
 _MOST_ROWS: Final = 2_000
-"""Of a class whose scarce values are counted; larger ones are taken as free."""
+"""Of a class whose sequences are counted; larger ones are taken as free, as most of theirs are.
+
+A count of millions of digits would take seconds without a beat.
+"""
 
 
 @cache
 def _log2_attained(n: int, width: int, *, is_range: bool) -> float:
     """Count sequences of n values that have both ends of a range, or each value of a set."""
+    if n > _MOST_ROWS:
+        return math.inf
     if is_range:
         count = width**n - 2 * (width - 1) ** n + (width - 2) ** n
     else:

@@ -94,7 +94,10 @@ def test_values_of_few_rows(n: int, width: int, k: int) -> None:
 
 
 def test_large_classes_are_counted_without_overflow() -> None:
+    """And without numbers of millions of digits, during which nothing could be canceled."""
     tight = Deductions(5, np.array([True]), is_uncut=True)
+    found = count(whole_set(5_000), 30_000, 5_000, Deductions(5, np.array([True])))
+    assert found.remaining == found.within
     found = count(whole_set(40), 5000, 40, Deductions(5, np.array([True])))
     assert found.remaining == pytest.approx(found.within)
     most = 5 * math.log2(5000)  # fewer than 5 have the other value, either of two
