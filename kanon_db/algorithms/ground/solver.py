@@ -248,6 +248,7 @@ def _solve_by_named(name: str, problem: pulp.LpProblem, pulse: Pulse) -> Solutio
 def _number_names(problem: pulp.LpProblem) -> tuple[dict[str, Any], dict[str, str]]:
     """Write a model whose names are numbers, which every format can have; with the variables'."""
     model = problem.toDict()
+    model["objective"]["name"] = "objective"
     numbered = {one["name"]: f"x{number}" for number, one in enumerate(model["variables"])}
     for number, constraint in enumerate(model["constraints"]):
         constraint["name"] = f"c{number}"
