@@ -509,7 +509,7 @@ def count_loose_values(
         stored = fetch_one(
             session,
             f"SELECT count(*) AS n, coalesce(max(place), 0) AS places, count(*) FILTER (WHERE"
-            f" v.{codes.code} + 1 IS DISTINCT FROM place OR shown <> own OR is_hidden AND own > 0)"
+            f" v.{codes.code} IS DISTINCT FROM place - 1 OR shown <> own OR is_hidden AND own > 0)"
             f" AS amiss FROM (SELECT v.{codes.code}, v.{codes.code} >= {column.n_shown}"
             f" AS is_hidden, dense_rank() OVER (ORDER BY v.{codes.code} >= {column.n_shown},"
             f" {key(f'v.{own[name]}')}) AS place,"

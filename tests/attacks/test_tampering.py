@@ -126,6 +126,7 @@ codes repeat QIT and SAT
     INSERT INTO $codes SELECT * FROM $codes
     UPDATE $values SET value = translate(value, 'ad', 'da') WHERE value IN ('a', 'd')
     UPDATE $values SET code = CASE code WHEN 0 THEN 1 ELSE 0 END WHERE column_no = 1 AND code < 2
+    UPDATE $values SET code = 2147483647 WHERE column_no = 1 AND code = 2
     UPDATE $values SET age = 7 WHERE column_no = 1
     INSERT INTO $values (column_no, code, value) VALUES (1, 4, 'e')
     INSERT INTO $values (column_no, code, value) VALUES (9, 0, 'e')

@@ -214,10 +214,14 @@ def test_the_shares_follow_from_the_rows(parties: Parties, name: str) -> None:
     }
     assert {(a, c) for a, c in cells if c is not None} <= shown
     assert failed_checks(parties.analyst, name) == []
-    with parties.admin.transaction(force_rollback=True):
-        fetch(parties.admin, f"UPDATE published.{name}_est SET own = 0.7 WHERE own IS NOT NULL")
-        failed = failed_checks(parties.admin, name)
-    assert "the shares of the values of each cell add up to one" in failed
+    for change in (
+        "own = 0.7 WHERE own IS NOT NULL", "last = 9999 WHERE last IS NOT NULL",
+        "known = 1.5 WHERE cell IS NULL", "known = 'NaN' WHERE shares IS NOT NULL",
+    ):  # fmt: skip
+        with parties.admin.transaction(force_rollback=True):
+            fetch(parties.admin, f"UPDATE published.{name}_est SET {change}")
+            failed = failed_checks(parties.admin, name)
+        assert "the shares of the values of each cell add up to one" in failed, change
 
 
 @pytest.mark.long

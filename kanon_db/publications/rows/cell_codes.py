@@ -436,8 +436,11 @@ _TABLE: Final = (
 )
 
 _AMISS: Final = """
-SELECT count(*) AS n FROM {} AS e WHERE coalesce(CASE
-    WHEN e.shares IS NULL THEN e.first BETWEEN 1 AND e.last AND e.own BETWEEN 0 AND 0.5
+SELECT count(*) AS n FROM {0} AS e
+LEFT JOIN {0} AS parts ON parts.attribute = e.attribute AND parts.cell IS NULL
+WHERE coalesce(e.known BETWEEN -1e-6 AND 1 + 1e-6 AND CASE
+    WHEN e.shares IS NULL THEN e.first BETWEEN 1 AND e.last
+        AND e.last <= cardinality(parts.shares) AND e.own BETWEEN 0 AND 0.5
     ELSE (SELECT abs(sum(s) - 1) < 1e-6 AND min(s) >= 0 FROM unnest(e.shares) AS s)
 END, false) IS FALSE
 """
