@@ -24,11 +24,22 @@ _SLOTS: Final = 15_400
 
 def choose_cache() -> None:
     """Let numba, which insists on it, keep compiled code where the server's user may write."""
-    # This is usually the user's home, but a service may have none. The working directory of a
-    # server process is its data directory, which nobody else can read.
+    # This is usually the user's home, but a service may have none, or one where others could put
+    # code that it would run, such as /tmp. The working directory of a server process is its data
+    # directory, which nobody else can write to.
     home = os.path.expanduser("~")  # noqa: PTH111  # a first estimate would wait for pathlib
-    if "NUMBA_CACHE_DIR" not in os.environ and not os.access(home, os.W_OK):
+    if "NUMBA_CACHE_DIR" not in os.environ and not _is_own(home):
         os.environ["NUMBA_CACHE_DIR"] = os.path.join(os.getcwd(), "kanon_db_cache")  # noqa: PTH109, PTH118
+
+
+def _is_own(folder: str) -> bool:
+    """Whether this process may write to a folder of its user's, where not everybody may."""
+    try:
+        found = os.stat(folder)  # noqa: PTH116  # as above
+    except OSError:
+        return False
+    is_for_all = found.st_mode & 0o002
+    return found.st_uid == os.geteuid() and not is_for_all and os.access(folder, os.W_OK)
 
 
 def choose_threads() -> None:

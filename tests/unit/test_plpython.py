@@ -27,11 +27,18 @@ from kanon_db.operations import operation_named, operations
 
 
 def test_compiled_code_has_a_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Beside the code, else in the folder of the cluster; a place that is given stays."""
+    """Beside the code, or else in the folder of the cluster, never where others could put code.
+
+    A place that is given stays.
+    """
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o1777)
+    in_cluster = str(tmp_path / "kanon_db_cache")
     for home, given, expected in (
         (tmp_path, None, None),
-        (tmp_path / "missing", None, str(tmp_path / "kanon_db_cache")),
+        (tmp_path / "missing", None, in_cluster),
+        (tmp_path / "open", None, in_cluster),
         (tmp_path / "missing", "/given", "/given"),
     ):
         monkeypatch.setenv("HOME", str(home))
@@ -40,6 +47,12 @@ def test_compiled_code_has_a_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
             monkeypatch.setenv("NUMBA_CACHE_DIR", given)
         choose_cache()
         assert os.environ.get("NUMBA_CACHE_DIR") == expected
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
+    own = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: own + 1)  # the home is somebody else's
+    choose_cache()
+    assert os.environ.get("NUMBA_CACHE_DIR") == in_cluster
 
 
 class Server:
