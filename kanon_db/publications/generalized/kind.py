@@ -668,7 +668,10 @@ class Generalized(RowKind):
             workers=n_cores(), on_step=session.step,
         )  # fmt: skip
         proof, seconds = found.proof, request.options.bound_time
-        if proof is None and seconds is not None and not (found.result < 0).any():
+        has_labels = any(attribute.taxonomy is not None for attribute in microdata.attributes)
+        if proof is None and seconds is not None and (has_labels or (found.result < 0).any()):
+            session.tell("no bound on the loss is proven where records are left out, or of labels")
+        elif proof is None and seconds is not None:
             session.step("bounding the loss")
             bound = prove_least_loss(microdata, request.k, found.result, pulse=job.pulse(seconds))
             loss = measure_classes(microdata, found.result).weighted_loss

@@ -124,7 +124,7 @@ class GeneralizedOptions:
     bound_time: float | None = parameter(
         SECONDS,
         "Seconds more, for a proven bound on the loss of any classes (`optimal` has its own;"
-        " not on Spark).",
+        " none where records are left out, of labels of a hierarchy, or on Spark).",
         default=None,
     )
 
