@@ -124,8 +124,10 @@ def wait_for(holds: Callable[[], object]) -> None:
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder for temporary files, of this test alone."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return tmp_path
+    place = tmp_path / "with a space"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    return place
 
 
 @pytest.mark.pitfall(18)

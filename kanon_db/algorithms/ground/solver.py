@@ -397,7 +397,8 @@ def _serve_named() -> None:
     folder = question["folder"]
     answers = os.dup(sys.stdout.fileno())
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the solver
-    os.environ.update(dict.fromkeys(("TMPDIR", "TMP", "TEMP"), folder))
+    # Relative, since PuLP splits the command of CBC at the spaces of a path.
+    os.environ.update(dict.fromkeys(("TMPDIR", "TMP", "TEMP"), "."))
     os.chdir(folder)
     # Programs that are started do not have this handler: the signal ends them.
     signal.signal(signal.SIGTERM, lambda *_: None)
