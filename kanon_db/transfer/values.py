@@ -250,8 +250,10 @@ def _read_digits(snapshot: Snapshot, columns: Sequence[DistinctValues], codes: C
         alias, name = f"v{position}", f"s.{session.identifier(values.column.name)}"
         code = code_expression(name, values, alias)
         number = f"({number}) * {len(values.labels) + 1}::{kind} + {code} + 1"
-        equal = values.column.operator(session, "=")
-        joins.append(f"LEFT JOIN {values.table} AS {alias} ON {name} {equal} {alias}.value")
+        matches = f"{name} {values.column.operator(session, '=')} {alias}.value"
+        if set(values.labels) == {None}:  # some types have no equality of their own
+            matches = f"num_nulls({name}) = 1"
+        joins.append(f"LEFT JOIN {values.table} AS {alias} ON {matches}")
     numbers = read_integers(snapshot, number, " ".join(joins), kind=kind)
     for values, column in zip(reversed(columns), reversed(codes.T), strict=True):
         numbers, digits = np.divmod(numbers, len(values.labels) + 1)

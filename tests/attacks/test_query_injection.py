@@ -190,7 +190,8 @@ def test_constants_stay_constants(parties: Parties) -> None:
         quoted = constant.replace("'", "''")
         query = f"{COUNT} WHERE age < 20 AND sick <> '{quoted}'"
         assert kanon.estimate(query) == (200, 0, 200, 200), constant
-        assert fetch(parties.admin, kanon.rewrite(query)) == [pytest.approx((200,))], constant
+        ((estimate, *_),) = fetch(parties.admin, kanon.rewrite(query))
+        assert estimate == pytest.approx(200), constant
     for way in WAYS.values():
         with pytest.raises((KanonError, psycopg.DataError)):
             way(parties.admin).estimate(COUNT + " WHERE sick = 'a\0'")
