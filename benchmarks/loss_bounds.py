@@ -35,7 +35,7 @@ def main() -> str:
     heading = ["table", "records", "GCP", "bound", "gap", "processor seconds of the bound"]
     return (
         f"k = {K}; Greedy Search, refined for at most {REFINE_SECONDS:.0f} s, then a bound in at"
-        f" most {BOUND_SECONDS:.0f} s of a busy machine, on a random sample of each table. No"
+        f" most {BOUND_SECONDS:.0f} s, on a random sample of each table. No"
         " classes lose less than *bound*; *gap* is how much others could save at most.\n\n"
         + table(heading, rows)
     )
