@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal, localcontext
 from operator import attrgetter
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar, dataclass_transform
@@ -33,9 +33,18 @@ Values: TypeAlias = Mapping[str, object] | Sequence[object]
 def refusal(
     what: str, position: int | None = None, hint: str = ALLOWED, *, detail: str = ""
 ) -> UnsupportedQueryError:
-    """Make the error for a query that is not answered, because of what is at a character from 1.
+    """Make the error for a query that is not answered.
 
-    `what`: the construct, never in the query's own text, which may hold values.
+    Parameters
+    ----------
+    what : str
+        The construct, never in the query's own text, which may hold values.
+    position : int, optional
+        Where it starts in the query, counted in characters from 1.
+    hint : str
+        What to write instead.
+    detail : str
+        Further explanation, after the position.
     """
     if position is not None:
         detail = f"at character {position} of the query"
@@ -135,36 +144,19 @@ Part = TypeVar("Part", bound="Expression")
 
 @dataclass_transform(frozen_default=True)
 class Expression:
-    """The base of all expressions, each of which is a dataclass whose fields do not change.
+    """The base of all expressions, each of which is a frozen dataclass.
 
-    Expressions are equal if their classes and fields are. Methods of dataclasses are written once,
-    here, since a first estimate would wait while they are compiled for each class.
+    Expressions are equal if their classes and fields are. Comparison is written once, here, since a
+    first estimate would wait while it is compiled for each class.
     """
 
     __match_args__: ClassVar[tuple[str, ...]] = ()
     _content: ClassVar[attrgetter[object]]
     """Reads all fields: a tuple, or the only field."""
-    _fields: ClassVar[tuple[Field[Any], ...]] = ()
 
     def __init_subclass__(cls) -> None:
-        dataclass(init=False, eq=False, repr=False)(cls)
+        dataclass(frozen=True, eq=False, repr=False)(cls)
         cls._content = attrgetter(*cls.__match_args__)
-        cls._fields = fields(cls)  # type: ignore[arg-type]
-
-    def __init__(self, *values: object, **named: object) -> None:
-        own = self.__dict__
-        own.update(zip(self.__match_args__, values, strict=False), **named)
-        for item in self._fields:
-            if item.default is not MISSING:
-                own.setdefault(item.name, item.default)
-        if len(own) != len(self._fields) or len(values) > len(self.__match_args__):
-            names = ", ".join(item.name for item in self._fields)
-            raise TypeError(f"{type(self).__name__} has the fields {names}")
-
-    def __setattr__(self, name: str, *_value: object) -> None:
-        raise FrozenInstanceError(f"{type(self).__name__}.{name} does not change")
-
-    __delattr__ = __setattr__
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self._content(self) == self._content(other)

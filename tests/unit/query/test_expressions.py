@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import FrozenInstanceError
-from typing import Any
 
 import pytest
 
@@ -113,16 +111,3 @@ def test_a_bound_next_to_a_half_is_moved_away() -> None:
     assert Rounded(X, 0).between(2.5000000001, 3.4999999999) == (2, 4)
     assert Rounded(X, 0).between(2.6, 3.4) == (3, 3)
     assert Rounded(X, 0).between(-math.inf, math.inf) == (-math.inf, math.inf)
-
-
-def test_expressions_are_made_of_their_fields_and_do_not_change() -> None:
-    whole: Any = ex.Literal("number", "1")
-    assert whole == ex.Literal(text="1", kind="number")
-    for wrong in (lambda: ex.Literal("number"), lambda: ex.Literal("number", "1", "2"),
-                  lambda: ex.Literal("number", "1", word="2")):  # fmt: skip
-        with pytest.raises(TypeError, match="Literal has the fields kind, text"):
-            wrong()
-    with pytest.raises(FrozenInstanceError):
-        whole.text = "2"
-    with pytest.raises(FrozenInstanceError):
-        del whole.text
