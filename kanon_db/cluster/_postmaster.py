@@ -15,15 +15,8 @@ from subprocess import CompletedProcess
 from typing import Literal
 
 from kanon_db.cluster import _host
-from kanon_db.cluster.cluster_folder import (
-    LOG,
-    SOCKET_NAME,
-    ClusterFolder,
-    Places,
-    give,
-    read_start,
-    remove_entry,
-)
+from kanon_db.cluster.cluster_folder import LOG, SOCKET_NAME, ClusterFolder, Places, give
+from kanon_db.cluster.trusted_path import read_start, remove_entry
 from kanon_db.errors import ServerError
 
 START_TIMEOUT = 600

@@ -27,8 +27,8 @@ from kanon_db.cluster.cluster_folder import (
     ClusterFolder,
     make_private,
     replace_file,
-    require_trusted,
 )
+from kanon_db.cluster.trusted_path import require_trusted
 from kanon_db.errors import ServerError
 
 MEGABYTE = 1 << 20

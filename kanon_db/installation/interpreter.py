@@ -21,7 +21,8 @@ from typing import Any, Final, Self, TypeAlias
 from psycopg import sql
 
 import kanon_db
-from kanon_db.cluster.cluster_folder import CONFIGURATION, ENVIRONMENT, NEW, require_trusted
+from kanon_db.cluster.cluster_folder import CONFIGURATION, ENVIRONMENT, NEW
+from kanon_db.cluster.trusted_path import require_trusted
 from kanon_db.errors import ServerError
 from kanon_db.operations import operations
 from kanon_db.session import fetch_one

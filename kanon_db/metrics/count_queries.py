@@ -16,8 +16,7 @@ from kanon_db.algorithms.ground.arrays import (
     IntArray,
     WordArray,
 )
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
-from kanon_db.algorithms.ground.kernels import kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
 from kanon_db.algorithms.recoding.generalized_cells import (
     RangeDistributions,
     Ranges,

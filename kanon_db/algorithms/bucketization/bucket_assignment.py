@@ -30,8 +30,7 @@ from kanon_db.algorithms.ground.arrays import (
     order_of,
     taken,
 )
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
-from kanon_db.algorithms.ground.kernels import kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 

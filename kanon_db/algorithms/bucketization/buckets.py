@@ -25,7 +25,7 @@ from kanon_db.algorithms.ground.arrays import (
     order_of,
     taken,
 )
-from kanon_db.algorithms.ground.kernels import kernel
+from kanon_db.algorithms.ground.computation import kernel
 from kanon_db.errors import InvalidParameterError
 
 MAX_RECORDS = 2**48

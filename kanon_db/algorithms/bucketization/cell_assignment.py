@@ -32,8 +32,14 @@ from kanon_db.algorithms.ground.arrays import (
     sort_keys,
     taken,
 )
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, n_cores
-from kanon_db.algorithms.ground.kernels import innermost, kernel
+from kanon_db.algorithms.ground.computation import (
+    UNLIMITED,
+    Pulse,
+    in_threads,
+    innermost,
+    kernel,
+    n_cores,
+)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from kanon_db.algorithms.bucketization.bucket_assignment import Permuter, number
 from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, Integer, order_of, taken
-from kanon_db.algorithms.ground.computation import Proof, Pulse
-from kanon_db.algorithms.ground.kernels import inlined, kernel
+from kanon_db.algorithms.ground.computation import Proof, Pulse, inlined, kernel
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,7 @@ import numpy.typing as npt
 from kanon_db.algorithms.bucketization.buckets import BucketSetting, record_counts
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.ground.arrays import IntArray, SmallIntArray
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
-from kanon_db.algorithms.ground.kernels import inlined, innermost
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, inlined, innermost
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
 
 

@@ -30,8 +30,7 @@ from kanon_db.algorithms.ground.arrays import (
     IntArray,
     SingleArray,
 )
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, n_cores
-from kanon_db.algorithms.ground.kernels import kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, kernel, n_cores
 
 MOST_VALUES: Final = 128
 """Of more sensitive values nothing is learned: a model would take too long."""

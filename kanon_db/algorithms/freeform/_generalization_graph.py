@@ -23,7 +23,7 @@ from kanon_db.algorithms.ground.arrays import (
     Integer,
     SmallWordArray,
 )
-from kanon_db.algorithms.ground.kernels import inlined, innermost, kernel
+from kanon_db.algorithms.ground.computation import inlined, innermost, kernel
 from kanon_db.algorithms.recoding.loss import Ncp
 
 

@@ -13,8 +13,7 @@ from kanon_db.algorithms.freeform.matches import (
     name_after_originals,
 )
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, Integer, WordArray
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
-from kanon_db.algorithms.ground.kernels import kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
 from kanon_db.algorithms.recoding.annealing import (
     Schedule,
     TypedRecords,

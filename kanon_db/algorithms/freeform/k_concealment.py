@@ -20,8 +20,7 @@ from kanon_db.algorithms.freeform._generalization_graph import (
     weight,
 )
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
-from kanon_db.algorithms.ground.kernels import kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
 from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Microdata, check_k
 from kanon_db.errors import InvalidParameterError

@@ -21,8 +21,7 @@ from kanon_db.algorithms.ground.arrays import (
     order_of,
     sort_keys,
 )
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, n_cores
-from kanon_db.algorithms.ground.kernels import kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, kernel, n_cores
 from kanon_db.algorithms.recoding.generalized_cells import (
     NumberedCells,
     Ranges,

@@ -32,8 +32,7 @@ from kanon_db.algorithms.freeform._generalization_graph import (
 from kanon_db.algorithms.freeform.improvement import improve_matches
 from kanon_db.algorithms.freeform.matches import as_assignments, lexicographic_order
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
-from kanon_db.algorithms.ground.kernels import innermost, kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, innermost, kernel
 from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.errors import InfeasibleError
 

@@ -33,8 +33,7 @@ from kanon_db.algorithms.freeform.matches import (
 )
 from kanon_db.algorithms.freeform.matching_heuristics import hungarian, sort_greedy
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
-from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse
-from kanon_db.algorithms.ground.kernels import kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse, kernel
 from kanon_db.algorithms.ground.solver import (
     HIGHS,
     LinearModel,

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import BoolArray, IntArray, Integer, WordArray
-from kanon_db.algorithms.ground.computation import Pulse
-from kanon_db.algorithms.ground.kernels import kernel
+from kanon_db.algorithms.ground.computation import Pulse, kernel
 from kanon_db.algorithms.recoding.loss import NULL, ExactLoss
 
 _BITS = 64

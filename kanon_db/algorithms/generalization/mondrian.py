@@ -14,8 +14,7 @@ import numpy as np
 
 from kanon_db.algorithms.generalization.greedy_classes import Generalization
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray, Integer
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads
-from kanon_db.algorithms.ground.kernels import kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, kernel
 from kanon_db.algorithms.recoding.loss import Ncp, Units
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata, check_k
 from kanon_db.errors import InvalidParameterError

@@ -16,8 +16,7 @@ from kanon_db.algorithms.generalization.greedy_classes import classes_of_k, gree
 from kanon_db.algorithms.generalization.postprocessing import refine
 from kanon_db.algorithms.generalization.set_partition import check_size, set_partition
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray, Integer, components, numbered
-from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse
-from kanon_db.algorithms.ground.kernels import kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse, kernel
 from kanon_db.algorithms.ground.solver import HIGHS, solve_problem
 from kanon_db.algorithms.programs import class_program
 from kanon_db.algorithms.recoding.loss import ExactLoss, Loss

@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from kanon_db.algorithms.generalization.greedy_classes import Generalization, split
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray, Integer
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
-from kanon_db.algorithms.ground.kernels import inlined, kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, inlined, kernel
 from kanon_db.algorithms.recoding.annealing import Schedule, TypedRecords, anneal_classes
 from kanon_db.algorithms.recoding.changing_classes import (
     NO_RULES,

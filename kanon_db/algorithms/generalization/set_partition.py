@@ -28,8 +28,7 @@ from kanon_db.algorithms.ground.arrays import (
     IntArray,
     SmallIntArray,
 )
-from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse
-from kanon_db.algorithms.ground.kernels import kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse, kernel
 from kanon_db.algorithms.ground.solver import new_solver, run
 from kanon_db.algorithms.recoding.loss import ExactLoss
 from kanon_db.algorithms.recoding.microdata import Microdata, check_k, sort_order

@@ -14,8 +14,7 @@ from typing import Final, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.ground.computation import Pulse, in_threads, n_cores
-from kanon_db.algorithms.ground.kernels import kernel
+from kanon_db.algorithms.ground.computation import Pulse, in_threads, kernel, n_cores
 from kanon_db.heartbeat import beat
 
 CodeArray: TypeAlias = npt.NDArray[np.int32]

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray, Integer, WordArray
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, Threads
-from kanon_db.algorithms.ground.kernels import kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, Threads, kernel
 from kanon_db.algorithms.recoding.changing_classes import (
     NO_RULES,
     NONE,

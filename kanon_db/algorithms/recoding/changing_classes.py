@@ -25,7 +25,7 @@ from kanon_db.algorithms.ground.arrays import (
     Integer,
     WordArray,
 )
-from kanon_db.algorithms.ground.kernels import kernel
+from kanon_db.algorithms.ground.computation import kernel
 from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.errors import IneligibleError, InvalidParameterError
 

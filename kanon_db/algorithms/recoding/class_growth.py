@@ -7,8 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray, Integer
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
-from kanon_db.algorithms.ground.kernels import kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
 from kanon_db.algorithms.recoding.changing_classes import (
     NONE,
     ClassSummaries,

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray, distinct, order_of
-from kanon_db.algorithms.ground.kernels import kernel
+from kanon_db.algorithms.ground.computation import kernel
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
 Loss = Literal["ncp", "binary"]

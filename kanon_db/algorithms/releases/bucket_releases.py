@@ -13,8 +13,7 @@ from typing import Final, Self
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray, Integer
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
-from kanon_db.algorithms.ground.kernels import kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
 from kanon_db.errors import InvalidParameterError
 
 NOWHERE: Final = -1

@@ -21,8 +21,7 @@ from kanon_db.algorithms.ground.arrays import (
     Integer,
     components,
 )
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
-from kanon_db.algorithms.ground.kernels import kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
 from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
 from kanon_db.algorithms.releases.bucket_releases import BucketRelease, in_steps
 

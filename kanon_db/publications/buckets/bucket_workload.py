@@ -21,8 +21,7 @@ from kanon_db.algorithms.ground.arrays import (
     IntArray,
     unpack_levels,
 )
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
-from kanon_db.algorithms.ground.kernels import kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
 from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.count_queries import CountErrors, CountQuery, exact_counts
 from kanon_db.publications.buckets.learned_weights import (

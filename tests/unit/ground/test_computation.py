@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from math import inf, nan
@@ -302,3 +303,27 @@ def test_solvers_run_side_by_side() -> None:
     with ThreadPoolExecutor(4) as workers:
         for bounds in workers.map(solve_often, range(4)):
             assert bounds == pytest.approx([11] * 30)
+
+
+KERNEL = """
+from typing import NamedTuple
+from kanon_db.algorithms.ground.computation import kernel
+class Pair(NamedTuple):
+    a: int
+    b: int
+@kernel
+def added(pair):
+    return pair.a + pair.b
+print(added(Pair(1, 2)), len(added._cache._cache_file._load_index()))
+"""
+
+
+def test_what_an_older_state_has_compiled_is_compiled_again(tmp_path: Path) -> None:
+    """Also where its arguments are of a class that is gone."""
+    module = tmp_path / "kernels.py"
+    for text in (KERNEL, KERNEL.replace("Pair", "Couple")):
+        module.write_text(text)
+        done = subprocess.run(
+            [sys.executable, "-c", "import kernels"], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert (done.stdout, done.stderr) == ("3 1\n", "")
