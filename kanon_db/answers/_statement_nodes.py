@@ -229,10 +229,11 @@ def tree(expression: Expression, spell: Callable[[Expression], Node | None]) -> 
             return exp.Coalesce(this=inner(first), expressions=[inner(one) for one in others])
         case ex.NullIf(left, right):
             return exp.Nullif(this=inner(left), expression=inner(right))
-        case ex.Deviation(function=function):
+        case ex.Statistic(function):
             raise refusal(
                 f"{function} is not shown as one statement",
-                hint="ask for it in kanon.estimate, or for SUM(x * x), SUM(x) and COUNT(x) here",
+                hint="ask for it in kanon.estimate, or here for what it follows from: COUNT(x),"
+                " SUM(x) and SUM(x * x), for two columns of both, and SUM(x * y)",
             )
         case ex.Rounded(operand, digits, is_float):
             rounded = inner(operand) if is_float else cast(inner(operand), "numeric")

@@ -6,30 +6,28 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Query, Rounded, refusal
-from kanon_db.query.formulas import NOTHING, Between, Estimated, Group, TruthRange
+from kanon_db.query.formulas import (
+    NOTHING,
+    NULL,
+    STATISTICS,
+    Calculated,
+    Estimated,
+    Group,
+    TruthRange,
+    combine,
+    multiply,
+)
 from kanon_db.query.layout import parts_of
 
 if TYPE_CHECKING:
     from kanon_db.figures import FigureRule
-
-
-@dataclass(frozen=True, slots=True)
-class _Value:
-    """A number with its bounds, infinite where none is certain."""
-
-    estimate: float | None  # None for NULL
-    low: float
-    high: float
-    # By how much it changes with each aggregate that it depends on, and with each number that is
-    # rounded
-    slopes: Mapping[ex.Expression, float] = field(default_factory=dict)
 
 
 def with_calculated(
@@ -48,7 +46,7 @@ def with_calculated(
     if not query.formulas:
         return list(groups)
     parts = chain.from_iterable(ex.walk(formula.expression) for formula in query.formulas)
-    spreads = [part for part in parts if isinstance(part, ex.Deviation)]
+    statistics = [part for part in parts if isinstance(part, ex.Statistic)]
     calculated = []
     for number, group in enumerate(groups):
         if number % 16 == 0:
@@ -65,8 +63,8 @@ def with_calculated(
                 if answer.estimate is not None and known[one].estimate is None
             }  # fmt: skip
             known |= {
-                spread: _calculate(spread, own)
-                for spread in spreads if few.isdisjoint(ex.children(spread))
+                one: _calculate(one, own)
+                for one in statistics if few.isdisjoint(one.sums)
             }  # fmt: skip
         more = tuple(_calculate(one.expression, known, few) for one in query.formulas)
         calculated.append(group._replace(estimates=group.estimates + more))
@@ -105,7 +103,8 @@ def _calculate(
     for part, slope in value.slopes.items():
         # An estimate that is rounded may be off by half a unit more than it was.
         own = known[part].std_error if part in known else _unit(part) / 2
-        error = None if own is None or error is None else error + abs(slope) * own
+        if own != 0:  # What is exact adds nothing, however steep.
+            error = None if own is None or error is None else error + abs(slope) * own
     low, high = (bound if math.isfinite(bound) else None for bound in (value.low, value.high))
     estimate = value.estimate if low is None else max(value.estimate, low)
     if error is not None and low is not None and high is not None:
@@ -115,27 +114,27 @@ def _calculate(
     return Estimated(estimate if high is None else min(estimate, high), error, low, high)
 
 
-def _evaluate(expression: ex.Expression, known: Mapping[ex.Expression, Estimated]) -> _Value:
+def _evaluate(expression: ex.Expression, known: Mapping[ex.Expression, Estimated]) -> Calculated:
     match expression:
         case _ if expression in known:
             own = known[expression]
             low = -math.inf if own.lower_bound is None else float(own.lower_bound)
             high = math.inf if own.upper_bound is None else float(own.upper_bound)
-            return _Value(own.estimate, low, high, {expression: 1.0})
+            return Calculated(own.estimate, low, high, {expression: 1.0})
         case ex.Literal(_, text):
             number = float(text)
-            return _Value(number, number, number)
+            return Calculated(number, number, number)
         case ex.Negative(operand):
-            return _times(_Value(-1, -1, -1), _evaluate(operand, known))
+            return multiply(Calculated(-1, -1, -1), _evaluate(operand, known))
         case ex.Cast(operand, _):
             return _evaluate(operand, known)
         case Rounded(operand):
             value = _evaluate(operand, known)
             low, high = expression.between(value.low, value.high)
             estimate = None if value.estimate is None else expression.of(value.estimate)
-            return _Value(estimate, low, high, {**value.slopes, expression: 1.0})
-        case ex.Deviation():
-            return _deviation(expression, known)
+            return Calculated(estimate, low, high, {**value.slopes, expression: 1.0})
+        case ex.Statistic(function, sums=sums):
+            return STATISTICS[function].of(*(_evaluate(one, known) for one in sums))
         case ex.NullIf(left, ex.Literal(_, text)):
             value = _evaluate(left, known)
             return replace(value, estimate=None) if value.estimate == float(text) else value
@@ -152,27 +151,23 @@ def _evaluate(expression: ex.Expression, known: Mapping[ex.Expression, Estimated
         case ex.Arithmetic("+" | "-" as operator, left, right):
             one, other = _evaluate(left, known), _evaluate(right, known)
             if operator == "-":
-                other = _times(_Value(-1, -1, -1), other)
+                other = multiply(Calculated(-1, -1, -1), other)
             estimate = None
             if one.estimate is not None and other.estimate is not None:
                 estimate = one.estimate + other.estimate
-            slopes = _combine(one.slopes, 1, other.slopes, 1)
-            return _Value(estimate, one.low + other.low, one.high + other.high, slopes)
+            slopes = combine((one, 1), (other, 1))
+            return Calculated(estimate, one.low + other.low, one.high + other.high, slopes)
         case ex.Arithmetic("*", left, right):
-            return _times(_evaluate(left, known), _evaluate(right, known))
+            return multiply(_evaluate(left, known), _evaluate(right, known))
         case ex.Arithmetic("/", left, right):
             return _ratio(expression, _evaluate(left, known), _evaluate(right, known))
     raise TypeError(f"{type(expression).__name__} is not checked")
 
 
-_NULL: Final = _Value(None, math.inf, -math.inf)
-"""No number: its bounds are those of nothing."""
-
-
 def _may_be_null(expression: ex.Expression, known: Mapping[ex.Expression, Estimated]) -> bool:
     """Whether a calculation may have no result: there may be no value, or what divides is 0."""
     match expression:
-        case ex.NullIf() | ex.Deviation() | ex.WindowTotal():
+        case ex.NullIf() | ex.Statistic() | ex.WindowTotal():
             return True
         case ex.Case(branches, default):
             results = [result for _, result in branches]
@@ -189,9 +184,9 @@ def _choose(
     branches: Sequence[tuple[ex.Expression, ex.Expression]],
     default: ex.Expression | None,
     known: Mapping[ex.Expression, Estimated],
-) -> _Value:
+) -> Calculated:
     """Calculate a CASE: bounds are those of all branches that may be the one."""
-    chosen: _Value | None = None
+    chosen: Calculated | None = None
     possible = []
     for condition, result in branches:
         truth = TruthRange.of(condition, partial(_tell_truth, known))
@@ -202,7 +197,7 @@ def _choose(
         if not (truth.may_be_false or truth.may_be_unknown):
             break
     else:
-        possible.append(_NULL if default is None else _evaluate(default, known))
+        possible.append(NULL if default is None else _evaluate(default, known))
         chosen = chosen or possible[-1]
     chosen = chosen or possible[-1]
     low, high = min(one.low for one in possible), max(one.high for one in possible)
@@ -219,22 +214,14 @@ def _tell_truth(known: Mapping[ex.Expression, Estimated], condition: ex.Expressi
         return TruthRange((values[0].estimate is None) != condition.negated, True, True, False)
     if not isinstance(condition, ex.Comparison):
         raise TypeError(f"{type(condition).__name__} is not checked")
-    one, other = (Between(value.estimate, value.low, value.high) for value in values)
+    one, other = values
     return TruthRange.of_comparison(
         condition.operator, one, other,
         may_be_unknown=any(_may_be_null(part, known) for part in ex.children(condition)),
     )  # fmt: skip
 
 
-def _times(one: _Value, other: _Value) -> _Value:
-    ends = [_product(x, y) for x in (one.low, one.high) for y in (other.low, other.high)]
-    if one.estimate is None or other.estimate is None:
-        return _Value(None, min(ends), max(ends))
-    slopes = _combine(one.slopes, other.estimate, other.slopes, one.estimate)
-    return _Value(one.estimate * other.estimate, min(ends), max(ends), slopes)
-
-
-def _ratio(division: ex.Arithmetic, one: _Value, other: _Value) -> _Value:
+def _ratio(division: ex.Arithmetic, one: Calculated, other: Calculated) -> Calculated:
     """Divide; where PostgreSQL divides by zero, there is no result to hold in bounds."""
     is_nullable = _is_nullable(division.right)
     scaled = _split_factor(division.right)
@@ -242,7 +229,7 @@ def _ratio(division: ex.Arithmetic, one: _Value, other: _Value) -> _Value:
         # A number of records that is not 0 is at least 1.
         if other.high < 1:
             if is_nullable:
-                return _Value(None, -math.inf, math.inf)
+                return Calculated(None, -math.inf, math.inf)
             raise _fails()
         other = replace(other, low=max(other.low, 1.0))
     elif other.low == other.high == 0 and not is_nullable and other.estimate is not None:
@@ -255,47 +242,10 @@ def _ratio(division: ex.Arithmetic, one: _Value, other: _Value) -> _Value:
     least, most = _share(division)
     low, high = max(low, least), min(high, most)
     if one.estimate is None or other.estimate is None or other.estimate == 0:
-        return _Value(None, low, high)
+        return Calculated(None, low, high)
     ratio = one.estimate / other.estimate
-    slopes = _combine(one.slopes, 1 / other.estimate, other.slopes, -ratio / other.estimate)
-    return _Value(ratio, low, high, slopes)
-
-
-CANCELLED: Final = 1e-14
-"""What a difference of doubles loses at most, relative to both."""
-
-
-def _deviation(spread: ex.Deviation, known: Mapping[ex.Expression, Estimated]) -> _Value:
-    """Calculate a standard deviation or a variance: bounds hold where it is not NULL."""
-    q, s, n = (_evaluate(part, known) for part in ex.children(spread))
-    fewest = max(n.low, spread.lost + 1.0)
-    if n.high < fewest:
-        return _Value(None, -math.inf, math.inf)
-    least = 0.0 if s.low <= 0 <= s.high else min(s.low**2, s.high**2)
-    most = max(s.low**2, s.high**2)
-    # Divided by fewer than are possible, the squares are at most, and by more, at least.
-    far = q.high - least / n.high + CANCELLED * (abs(q.high) + least)
-    near = q.low - most / fewest - CANCELLED * (abs(q.low) + most)
-    high = max(far, 0.0) / (fewest - spread.lost)
-    low = max(near, 0.0) / (n.high - spread.lost) if math.isfinite(near) else 0.0
-    if spread.is_root:
-        low, high = math.sqrt(low), math.sqrt(high)
-    low, high = low * (1 - CANCELLED), high * (1 + CANCELLED)
-    if q.estimate is None or s.estimate is None or n.estimate is None:
-        return _Value(None, low, high)
-    estimate = spread.of(q.estimate, s.estimate, n.estimate)
-    if estimate is None:
-        return _Value(None, low, high)
-    variance = estimate**2 if spread.is_root else estimate
-    by, mean = n.estimate - spread.lost, s.estimate / n.estimate
-    changes = (1 / by, -2 * mean / by, (mean**2 - variance) / by)
-    inner = (0.5 / estimate if estimate else math.inf) if spread.is_root else 1.0
-    slopes: dict[ex.Expression, float] = {
-        part: change * inner
-        for part, change in zip(ex.children(spread), changes, strict=True)
-        if isinstance(part, ex.Aggregate) and known[part].std_error != 0
-    }
-    return _Value(estimate, low, high, slopes)
+    slopes = combine((one, 1 / other.estimate), (other, -ratio / other.estimate))
+    return Calculated(ratio, low, high, slopes)
 
 
 def _is_nullable(divisor: ex.Expression) -> bool:
@@ -316,7 +266,7 @@ def _share(division: ex.Arithmetic) -> tuple[float, float]:
     least, most = _each(part[1])
     if not _conditions_of(total[1]) <= _conditions_of(part[1]):
         return -math.inf, math.inf
-    ends = [_product(part[0] / total[0], end) for end in (least, most)]
+    ends = [0.0 if part[0] == 0 else part[0] / total[0] * end for end in (least, most)]
     return min(ends), max(ends)
 
 
@@ -367,17 +317,6 @@ def _split_factor(expression: ex.Expression) -> tuple[float, ex.Aggregate] | Non
         case _:
             return None
     return None if inner is None else (inner[0] * factor, inner[1])
-
-
-def _combine(
-    one: Mapping[ex.Expression, float], x: float, other: Mapping[ex.Expression, float], y: float
-) -> dict[ex.Expression, float]:
-    names = dict.fromkeys((*one, *other))
-    return {name: one.get(name, 0) * x + other.get(name, 0) * y for name in names}
-
-
-def _product(x: float, y: float) -> float:
-    return 0.0 if 0 in (x, y) else x * y  # what is not known is a number
 
 
 def _fails() -> Exception:

@@ -11,7 +11,6 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.answers._distribution import derive_answers, is_derived
 from kanon_db.answers.buckets.bucket_evidence import answer_in_buckets
-from kanon_db.answers.calculations import CANCELLED
 from kanon_db.answers.likelihoods import MOST_GROUPED, find_grouped_ranges
 from kanon_db.answers.rows.coded_rows import (
     CountedRows,
@@ -31,6 +30,7 @@ from kanon_db.query.expressions import (
     refusal,
 )
 from kanon_db.query.formulas import (
+    CANCELLED,
     NOTHING,
     Estimated,
     Group,

@@ -295,7 +295,7 @@ class Binder:
                     "several percentiles are only supported as an item of the select list",
                     hint="write percentile_cont(0.5) WITHIN GROUP (ORDER BY x)",
                 )
-            case ex.Aggregate() | ex.Deviation():
+            case ex.Aggregate() | ex.Statistic():
                 raise refusal(
                     "an aggregate is not allowed here",
                     hint="use COUNT, SUM, AVG and so on in the select list, HAVING and ORDER BY",

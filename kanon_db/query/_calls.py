@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final
 from kanon_db.query import expressions as ex
 from kanon_db.query._lexemes import LISTED, Item, Lexeme, LexemeCursor, fold
 from kanon_db.query.expressions import MOST_DIGITS, Expression
+from kanon_db.query.formulas import STATISTICS
 
 VALUE_FUNCTIONS: Final = frozenset(
     "abs btrim ceil ceiling char_length character_length concat floor greatest initcap least left"
@@ -365,17 +366,20 @@ class CallParser(LexemeCursor):
             raise self.refuse("DISTINCT is not supported with *", "name the columns")
         return self.step().text
 
-    def read_spread(self) -> Expression:
-        """Read a standard deviation or a variance."""
-        function = self.step()
-        self.open()
-        at, operand = self.here, self.read_expression()
-        self.close()
-        self.check_nesting(operand, at)
-        x = ex.Cast(operand, "double precision")  # squares of integers could be out of range
-        squares, total = ex.Aggregate("sum", ex.Arithmetic("*", x, x)), ex.Aggregate("sum", x)
-        number = ex.Aggregate("count", operand)
-        return self.read_filter(ex.Deviation(squares, total, number, function.text))
+    def read_statistic(self) -> Expression:
+        """Read an aggregate that follows from sums."""
+        function, at = self.step(), self.ahead(1)
+        operands, rule = self.read_arguments(), STATISTICS[function.text]
+        if len(operands) != rule.n_operands:
+            example = ", ".join(("<column>", "<other column>")[: rule.n_operands])
+            raise self.refuse(
+                f"{function.text} is given more or fewer values than it is of",
+                f"write {function.text}({example})",
+                function,
+            )
+        for operand in operands:
+            self.check_nesting(operand, at)
+        return self.read_filter(rule.make(function.text, operands))
 
     def read_percentile(self) -> Expression:
         """Read percentile_cont or percentile_disc, of one share or of an array."""
@@ -449,7 +453,10 @@ class CallParser(LexemeCursor):
         self.check_nesting(condition, at)
 
         def choose(part: Expression) -> Expression:
-            return replace(part, condition=condition) if isinstance(part, ex.Aggregate) else part
+            if not isinstance(part, ex.Aggregate):
+                return part
+            conditions = [condition] if part.condition is None else [condition, part.condition]
+            return replace(part, condition=ex.joined(ex.And, conditions))
 
         if isinstance(aggregate, ex.Aggregate):
             return choose(aggregate)
@@ -463,9 +470,7 @@ class CallParser(LexemeCursor):
     functions: ClassVar[Mapping[str, Callable[[Any], Expression]]] = {
         **dict.fromkeys(VALUE_FUNCTIONS, read_call),
         **dict.fromkeys(("count", "sum", "avg", "min", "max"), read_aggregate),
-        **dict.fromkeys(
-            ("stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp"), read_spread
-        ),
+        **dict.fromkeys(STATISTICS, read_statistic),
         **dict.fromkeys(("percentile_cont", "percentile_disc"), read_percentile),
         **dict.fromkeys(("extract", "date_part", "date_trunc"), read_date_part),
         "age": read_age,

@@ -430,8 +430,8 @@ _HINTS: Final = {
     **dict.fromkeys(("std", "stdev"), "write stddev(<column>)"),
     "var": "write variance(<column>)",
     **dict.fromkeys(
-        ("covar_pop", "covar_samp", "corr", "regr_slope", "regr_r2", "covariance"),
-        "write AVG(a * b) - AVG(a) * AVG(b) for the covariance, and stddev_pop(a) for its scale",
+        ("covar_pop", "covar_samp", "regr_slope", "regr_r2", "covariance"),
+        "write AVG(a * b) - AVG(a) * AVG(b) for the covariance, or corr(a, b)",
     ),
     "count_big": "write COUNT(*)",
     "mode": "write SELECT x, COUNT(*) ... GROUP BY x ORDER BY 2 DESC LIMIT 1",

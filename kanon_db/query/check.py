@@ -261,10 +261,13 @@ class Measures:
             case ex.NullIf(left, ex.Literal("number") as right):
                 (one, kind), (other, another) = map(self.bind_calculation, (left, right))
                 return ex.NullIf(one, other), max(kind, another, key=_KINDS.index)
-            case ex.Deviation(number=ex.Aggregate(operand=ex.Expression() as operand)):
-                _, type_ = self._binder.value(operand)
-                spread = ex.rebuilt(expression, lambda part: self.bind_calculation(part)[0])
-                return spread, "float" if type_.category == "float" else "numeric"
+            case ex.Statistic(function, operands, sums):
+                values = [self._binder.value(operand) for operand in operands]
+                totals = tuple(self.bind_calculation(one)[0] for one in sums)
+                of_values = ex.Statistic(function, tuple(one for one, _ in values), totals)
+                # Those of two numbers are of double precision, as in PostgreSQL.
+                is_float = len(values) > 1 or values[0][1].category == "float"
+                return of_values, "float" if is_float else "numeric"
             case ex.Arithmetic("+" | "-" | "*" | "/" as operator, left, right):
                 (one, kind), (other, another) = (
                     self.bind_calculation(left),
@@ -334,9 +337,9 @@ class Measures:
                 label += "" if condition is None else " filter (...)"
             case Rounded():
                 label = "round"
-            case ex.Deviation(number=ex.Aggregate(operand=operand), function=function):
-                inside = operand.name if isinstance(operand, ex.Column) else "..."
-                label = f"{function}({inside})"
+            case ex.Statistic(function, operands=operands):
+                names = (one.name if isinstance(one, ex.Column) else "..." for one in operands)
+                label = f"{function}({', '.join(names)})"
             case _:
                 label = "?column?"
         label = label if alias is None else alias
@@ -418,7 +421,8 @@ class Measures:
                 return expression
             case ex.Negative() | ex.Arithmetic("+" | "-" | "*"):
                 return ex.rebuilt(expression, self._number)
-            case ex.Deviation():
+            case ex.Statistic():
+                self.place(expression)
                 return self.bind_calculation(expression)[0]
             case (
                 ex.Arithmetic("/") | ex.Cast() | ex.NullIf() | ex.Coalesce() | ex.Case() | Rounded()
@@ -463,7 +467,7 @@ class GroupMeasures(Measures):
 
     def bind_calculation(self, expression: ex.Expression) -> tuple[ex.Expression, ex.Category]:
         """Bind arithmetic with aggregates of groups and numbers."""
-        if isinstance(expression, ex.Deviation | ex.AggregateList):
+        if isinstance(expression, ex.Statistic | ex.AggregateList):
             raise _beyond_groups()
         return super().bind_calculation(expression)
 

@@ -322,30 +322,12 @@ class GroupAggregate(Aggregate):
     """An aggregate over the groups of a subquery, of what these are answered with."""
 
 
-class Deviation(Expression):
-    """``stddev(x)``, ``variance(x)`` and so on, by the sums that they follow from."""
+class Statistic(Expression):
+    """``stddev(x)``, ``corr(y, x)`` and so on, by the sums that they follow from."""
 
-    squares: Expression  # ``SUM(x * x)``, ``SUM(x)`` and ``COUNT(x)``
-    total: Expression
-    number: Expression
     function: str
-
-    @property
-    def lost(self) -> int:
-        """How many records less the squares are divided by."""
-        return 0 if self.function.endswith("_pop") else 1
-
-    def of(self, squares: float, total: float, number: float) -> float | None:
-        """Calculate; None for NULL, where there are too few records."""
-        if number <= self.lost:
-            return None
-        variance = max((squares - total * total / number) / (number - self.lost), 0.0)
-        return math.sqrt(variance) if self.is_root else variance
-
-    @property
-    def is_root(self) -> bool:
-        """Whether it is a standard deviation, the root of a variance."""
-        return self.function.startswith("stddev")
+    operands: tuple[Expression, ...]
+    sums: tuple[Expression, ...]  # As `formulas.STATISTICS` says
 
 
 class GroupMark(Expression):
@@ -556,7 +538,7 @@ def aggregate_name(expression: Expression) -> str | None:
             return f"percentile_{function}"
         case Aggregate(function="distinct"):
             return "count"
-        case Aggregate(function=function) | Deviation(function=function):
+        case Aggregate(function=function) | Statistic(function=function):
             return function
     return None
 

@@ -8,6 +8,7 @@ import operator as operators
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from kanon_db.declaration.shown import ShownResult
@@ -180,7 +181,9 @@ def in_order(
     """Apply HAVING and ORDER BY to the estimates."""
     # Without ORDER BY, groups come in the order of their values. The heartbeat is called every few
     # milliseconds, or for each item of ORDER BY.
-    places = {measure.aggregate: i for i, measure in enumerate(query.measures)}
+    expressions = [measure.aggregate for measure in query.measures]
+    formulas = [formula.expression for formula in query.formulas]
+    places = {one: place for place, one in enumerate([*expressions, *formulas])}
     kept = sorted(groups, key=lambda group: group.ranks)
     if query.having is not None:
         kept_groups = []
@@ -224,12 +227,14 @@ COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 }  # fmt: skip
 
 
-def _holds(condition: ex.Expression, group: Group, places: dict[ex.Aggregate, int]) -> bool | None:
+def _holds(
+    condition: ex.Expression, group: Group, places: Mapping[ex.Expression, int]
+) -> bool | None:
     """Evaluate a condition of HAVING in SQL's three-valued logic."""
 
     def number(expression: ex.Expression) -> Decimal | None:
         match expression:
-            case ex.Aggregate():
+            case ex.Aggregate() | ex.Statistic():
                 estimate = group.estimates[places[expression]].estimate
                 return None if estimate is None else Decimal(estimate)
             case ex.Literal(_, text):
@@ -242,12 +247,6 @@ def _holds(condition: ex.Expression, group: Group, places: dict[ex.Aggregate, in
             case Rounded(operand):
                 inner = number(operand)
                 return None if inner is None else Decimal(expression.of(float(inner)))
-            case ex.Deviation(squares, total, many):
-                parts = number(squares), number(total), number(many)
-                spread = None
-                if None not in parts:
-                    spread = expression.of(*(float(part) for part in parts if part is not None))
-                return None if spread is None else Decimal(spread)
             case ex.NullIf(left, right):
                 one, other = number(left), number(right)
                 return None if one == other else one
@@ -289,12 +288,16 @@ def _holds(condition: ex.Expression, group: Group, places: dict[ex.Aggregate, in
     raise TypeError(f"{type(condition).__name__} is not checked")
 
 
-class Between(NamedTuple):
-    """A number by estimates, and its bounds, infinite where none is certain."""
+@dataclass(frozen=True, slots=True)
+class Calculated:
+    """A number with its bounds, infinite where none is certain."""
 
-    estimate: float | None
+    estimate: float | None  # None for NULL
     low: float
     high: float
+    # By how much it changes with each aggregate that it depends on, and with each number that is
+    # rounded
+    slopes: Mapping[ex.Expression, float] = field(default_factory=dict)
 
 
 class TruthRange(NamedTuple):
@@ -330,7 +333,12 @@ class TruthRange(NamedTuple):
 
     @classmethod
     def of_comparison(
-        cls, operator: ex.ComparisonOperator, one: Between, other: Between, *, may_be_unknown: bool
+        cls,
+        operator: ex.ComparisonOperator,
+        one: Calculated,
+        other: Calculated,
+        *,
+        may_be_unknown: bool,
     ) -> Self:
         """Compare two numbers."""
         estimate = None
@@ -346,6 +354,188 @@ class TruthRange(NamedTuple):
         for name, opposite in (("<>", "="), (">", "<="), (">=", "<")):
             may_be[name] = may_be[opposite][::-1]
         return cls(estimate, *may_be[operator], may_be_unknown)
+
+
+NULL: Final = Calculated(None, math.inf, -math.inf)
+"""No number: its bounds are those of nothing."""
+
+CANCELLED: Final = 1e-14
+"""What a difference of doubles loses at most, relative to both."""
+
+_ALIKE: Final = 2.0**-40
+"""The part of a sum of squares up to which a centered one may be of numbers that are all alike."""
+
+
+def combine(*parts: tuple[Calculated, float]) -> dict[ex.Expression, float]:
+    """Return the slopes of a number that changes by so much with each of some others."""
+    slopes: dict[ex.Expression, float] = {}
+    for number, slope in parts:
+        for name, own in number.slopes.items():
+            slopes[name] = slopes.get(name, 0.0) + _product(own, slope)
+    return slopes
+
+
+def multiply(one: Calculated, other: Calculated) -> Calculated:
+    """Multiply two numbers."""
+    ends = [_product(x, y) for x in (one.low, one.high) for y in (other.low, other.high)]
+    if one.estimate is None or other.estimate is None:
+        return Calculated(None, min(ends), max(ends))
+    slopes = combine((one, other.estimate), (other, one.estimate))
+    return Calculated(one.estimate * other.estimate, min(ends), max(ends), slopes)
+
+
+def _product(x: float, y: float) -> float:
+    return 0.0 if 0 in (x, y) else x * y  # what is not known is a number
+
+
+# Aggregates that follow from sums.
+#
+# `n` records have x and y; `xy` is the sum of their products. A sum of (x - mean)(y - mean), which
+# is Sxy - Sx Sy / n, is called centered.
+
+
+def _center(xy: Calculated, x: Calculated, y: Calculated, n: Calculated) -> Calculated:
+    """Return a centered sum; `y` is `x` itself for squares."""
+    product, is_square = multiply(x, y), x is y
+    if is_square:
+        least = 0.0 if x.low <= 0 <= x.high else min(x.low * x.low, x.high * x.high)
+        product = replace(product, low=least)
+    part = _divide(product, n)
+    # Bounds move outward by what the difference may lose.
+    low = xy.low - part.high - CANCELLED * (abs(xy.low) + abs(part.high))
+    high = xy.high - part.low + CANCELLED * (abs(xy.high) + abs(part.low))
+    if is_square:
+        low, high = max(low, 0.0), max(high, 0.0)
+    if xy.estimate is None or part.estimate is None:
+        return Calculated(None, low, high)
+    estimate = xy.estimate - part.estimate
+    estimate = max(estimate, 0.0) if is_square else estimate
+    return Calculated(estimate, low, high, combine((xy, 1), (part, -1)))
+
+
+def _divide(number: Calculated, n: Calculated, lost: int = 0) -> Calculated:
+    """Divide by a number of records, less some."""
+    low, high = (
+        end if math.isinf(end) else extreme(end / (n.low - lost), end / (n.high - lost))
+        for end, extreme in ((number.low, min), (number.high, max))
+    )
+    if number.estimate is None or n.estimate is None:
+        return Calculated(None, low, high)
+    by = n.estimate - lost
+    slopes = combine((number, 1 / by), (n, -number.estimate / by / by))
+    return Calculated(number.estimate / by, low, high, slopes)
+
+
+def _widen(low: float, high: float) -> tuple[float, float]:
+    return low - CANCELLED * abs(low), high + CANCELLED * abs(high)
+
+
+def _variance(lost: int, n: Calculated, x: Calculated, xx: Calculated) -> Calculated:
+    variance = _divide(_center(xx, x, x, n), n, lost)
+    low, high = _widen(variance.low, variance.high)
+    return replace(variance, low=low, high=high)
+
+
+def _deviation(lost: int, n: Calculated, x: Calculated, xx: Calculated) -> Calculated:
+    variance = _variance(lost, n, x, xx)
+    low, high = _widen(math.sqrt(variance.low), math.sqrt(variance.high))
+    if variance.estimate is None:
+        return Calculated(None, low, high)
+    root = math.sqrt(variance.estimate)
+    return Calculated(root, low, high, combine((variance, 0.5 / root if root else math.inf)))
+
+
+def _correlation(
+    n: Calculated,
+    x: Calculated,
+    y: Calculated,
+    xx: Calculated,
+    yy: Calculated,
+    xy: Calculated,
+) -> Calculated:
+    """Calculate Pearson's correlation: NULL where one of both is the same for all records."""
+    both, squares = _center(xy, x, y, n), (_center(xx, x, x, n), _center(yy, y, y, n))
+    if any(own.high == 0 for own in squares):
+        return Calculated(None, -math.inf, math.inf)
+    # Divided by the least that is possible, it is farthest from 0.
+    far, near = (
+        math.sqrt(one) * math.sqrt(other)
+        for one, other in ([own.low for own in squares], [own.high for own in squares])
+    )
+    low, high = _widen(
+        max(_divide_by_root(both.low, near if both.low > 0 else far), -1.0),
+        min(_divide_by_root(both.high, near if both.high < 0 else far), 1.0),
+    )
+    low, high = max(low, -1.0), min(high, 1.0)
+    spreads = [
+        own.estimate
+        for own, total in zip(squares, (xx, yy), strict=True)
+        if own.estimate is not None and total.estimate is not None
+        and own.estimate > _ALIKE * total.estimate
+    ]  # fmt: skip
+    if both.estimate is None or len(spreads) < len(squares):
+        return Calculated(None, low, high)
+    root = math.sqrt(spreads[0]) * math.sqrt(spreads[1])
+    estimate = min(max(both.estimate / root, -1.0), 1.0)
+    parts = ((own, -estimate / 2 / spread) for own, spread in zip(squares, spreads, strict=True))
+    return Calculated(estimate, low, high, combine((both, 1 / root), *parts))
+
+
+def _divide_by_root(number: float, root: float) -> float:
+    """Divide; by 0, a number other than 0 is infinite."""
+    if number == 0:
+        return 0.0
+    return number / root if root > 0 else math.copysign(math.inf, number)
+
+
+class StatisticRule(NamedTuple):
+    """How an aggregate follows from COUNT, the SUM of each operand, and those of products."""
+
+    n_operands: int
+    products: tuple[tuple[int, int], ...]  # Places of the operands that are multiplied
+    lost: int  # It is NULL unless there are more records
+    # From numbers of records, at least lost + 1, and the sums
+    calculate: Callable[..., Calculated]
+
+    def make(self, function: str, operands: Sequence[ex.Expression]) -> ex.Statistic:
+        """Make the expression; a record counts where none of the operands is NULL."""
+        # Squares of whole numbers could be out of range.
+        numbers = [ex.Cast(operand, "double precision") for operand in operands]
+        factors = [*((place,) for place in range(len(operands))), *self.products]
+
+        def condition(places: Sequence[int]) -> ex.Expression | None:
+            left = [one for place, one in enumerate(operands) if place not in places]
+            return ex.joined(ex.And, [ex.NullTest(one, negated=True) for one in left])
+
+        def total(places: Sequence[int]) -> ex.Expression:
+            parts = [numbers[place] for place in places]
+            product = ex.Arithmetic("*", *parts) if len(parts) > 1 else parts[0]
+            return ex.Aggregate("sum", product, condition(places))
+
+        count = ex.Aggregate("count", operands[0], condition([0]))
+        return ex.Statistic(function, tuple(operands), (count, *map(total, factors)))
+
+    def of(self, n: Calculated, *sums: Calculated) -> Calculated:
+        """Calculate: bounds hold where it is not NULL."""
+        n = replace(n, low=max(n.low, self.lost + 1.0))
+        if n.high < n.low:
+            return Calculated(None, -math.inf, math.inf)
+        if n.estimate is not None and n.estimate <= self.lost:
+            n = replace(n, estimate=None)
+        return self.calculate(n, *sums)
+
+
+_SQUARE: Final = ((0, 0),)
+STATISTICS: Final[Mapping[str, StatisticRule]] = {
+    **dict.fromkeys(
+        ("stddev", "stddev_samp"), StatisticRule(1, _SQUARE, 1, partial(_deviation, 1))
+    ),
+    **dict.fromkeys(("variance", "var_samp"), StatisticRule(1, _SQUARE, 1, partial(_variance, 1))),
+    "stddev_pop": StatisticRule(1, _SQUARE, 0, partial(_deviation, 0)),
+    "var_pop": StatisticRule(1, _SQUARE, 0, partial(_variance, 0)),
+    "corr": StatisticRule(2, ((0, 0), (1, 1), (0, 1)), 1, _correlation),
+}
+"""The aggregates that follow from sums, by PostgreSQL's names."""
 
 
 def common_spelling(group_key: str, without: str | None = None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
@@ -153,6 +154,54 @@ def test_sums_follow_from_the_pairs_of_each_bucket(parties: Parties) -> None:
             for row in rows:
                 expected = wanted[json.loads(row.group_key)["sex"]]
                 assert row.estimate == pytest.approx(expected, rel=1e-9), query
+
+
+def test_correlations_follow_from_all_matchings_of_each_bucket(parties: Parties) -> None:
+    """The estimate follows from expected sums, and the bounds hold in all worlds."""
+    rows = [(1, 2.5), (2, 3.5), (None, 9), (4, 4.5), (5, None), (6, 7), (7, 8), (8, 1), (9, 6.5)]
+    create_table(parties.publisher, "data.tiny", "age int, wage numeric", rows)
+    kanon = Functions(parties.publisher)
+    kanon.register("data.tiny", ["age"], "wage")
+    kanon.publish("data.tiny", "tiny", privacy='{"l": 3}')
+    ages, wages = defaultdict[int, list[object]](list), defaultdict[int, list[object]](list)
+    for bucket, age in fetch(parties.publisher, "SELECT bucket_id, age FROM published.tiny_qit"):
+        ages[bucket].append(age)
+    for bucket, wage in fetch(
+        parties.publisher,
+        "SELECT bucket_id, wage FROM published.tiny_sat, generate_series(1, count)",
+    ):
+        wages[bucket].append(wage)
+    assert sorted(map(len, ages.values())) == [3, 3, 3]
+    worlds = [
+        [pair for bucket, own in zip(ages, drawn, strict=True)
+         for pair in zip(ages[bucket], own, strict=True)]
+        for drawn in itertools.product(*(itertools.permutations(wages[own]) for own in ages))
+    ]  # fmt: skip
+    totals = [_sums_of_pairs(world) for world in worlds]
+    truths = [_correlation(*own) for own in totals]
+    expected = _correlation(
+        *(math.fsum(column) / len(worlds) for column in zip(*totals, strict=True))
+    )
+    ((estimate, error, low, high),) = fetch(
+        parties.analyst,
+        "SELECT estimate, std_error, lower_bound, upper_bound"
+        " FROM kanon.estimate('SELECT corr(age, wage) FROM tiny')",
+    )
+    assert estimate == pytest.approx(expected, abs=1e-9)
+    assert 0 < error <= (high - low) / 2
+    assert -1 <= low <= min(truths)
+    assert max(truths) <= high <= 1
+
+
+def _sums_of_pairs(world: Sequence[tuple[int | None, float | None]]) -> tuple[float, ...]:
+    """Return n and the sums of y, x, y², x², xy, over the pairs without NULL."""
+    pairs = [(y, float(x)) for y, x in world if y is not None and x is not None]
+    parts = [(1, y, x, y * y, x * x, y * x) for y, x in pairs]
+    return tuple(map(math.fsum, zip(*parts, strict=True)))
+
+
+def _correlation(n: float, y: float, x: float, yy: float, xx: float, yx: float) -> float:
+    return (yx - y * x / n) / math.sqrt((yy - y * y / n) * (xx - x * x / n))
 
 
 def test_groups_of_numbers_that_are_written_differently(parties: Parties) -> None:

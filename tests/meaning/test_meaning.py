@@ -111,7 +111,10 @@ ONCE_WRONG = (
 )
 """Questions that failed, or took very long."""
 
-DEVIATIONS = ("stddev(hours)", "var_pop(age)", "stddev_samp(age) FILTER (WHERE sick > 'c')")
+STATISTICS = (
+    "stddev(hours)", "var_pop(age)", "stddev_samp(age) FILTER (WHERE sick > 'c')",
+    "corr(hours, age)", "corr(age, CASE WHEN sick > 'illness 4' THEN hours ELSE 3 END)",
+)  # fmt: skip
 
 
 @of_kinds
@@ -121,9 +124,9 @@ def test_what_was_wrong(parties: Parties, way: str) -> None:
 
 
 @of_kinds
-def test_deviations(parties: Parties, way: str) -> None:
-    for deviation in DEVIATIONS:
-        asked = f"SELECT grade, {deviation} FROM {FROM} GROUP BY grade"
+def test_statistics(parties: Parties, way: str) -> None:
+    for statistic in STATISTICS:
+        asked = f"SELECT grade, {statistic} FROM {FROM} GROUP BY grade"
         found = judged(parties, way, "mixed", asked)
         assert (found.outcome, found.faults) == ("answered", [])
 

@@ -28,7 +28,6 @@ from kanon_db.query.expressions import (
     Comparison,
     Contained,
     DatePart,
-    Deviation,
     Distinct,
     Expression,
     GroupAggregate,
@@ -49,8 +48,10 @@ from kanon_db.query.expressions import (
     Range,
     RelationText,
     Rounded,
+    Statistic,
     TruthTest,
     WindowTotal,
+    joined,
     replace_parts,
     walk,
 )
@@ -222,7 +223,7 @@ class Groups(NamedTuple):
                 case Aggregate(function=name):
                     name = {"distinct": "count"}.get(name, name)
                     name = f"percentile_{name}" if name in ("cont", "disc") else name
-                case Deviation(function=name):
+                case Statistic(function=name):
                     pass
                 case _:
                     name = None
@@ -751,7 +752,21 @@ def call(node: Any) -> Expression:
             x = Cast(args[0], "double precision")
             squares = Aggregate("sum", Arithmetic("*", x, x), chosen)
             total, number = Aggregate("sum", x, chosen), Aggregate("count", args[0], chosen)
-            return Deviation(squares, total, number, name)
+            return Statistic(name, (args[0],), (number, total, squares))
+        case ["corr"] if len(args) == 2:
+            y, x = (Cast(one, "double precision") for one in args)
+            with_x, with_y = (
+                joined(And, [*([] if chosen is None else [chosen]), NullTest(one, negated=True)])
+                for one in reversed(args)
+            )
+            number = Aggregate("count", args[0], with_x)
+            totals = Aggregate("sum", y, with_x), Aggregate("sum", x, with_y)
+            products = (
+                Aggregate("sum", Arithmetic("*", y, y), with_x),
+                Aggregate("sum", Arithmetic("*", x, x), with_y),
+                Aggregate("sum", Arithmetic("*", y, x), chosen),
+            )
+            return Statistic("corr", tuple(args), (number, *totals, *products))
     require(chosen is None)
     match names:
         case ["age"] if len(args) == 2:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from random import Random
 from statistics import pstdev, pvariance, stdev, variance
 
@@ -7,7 +9,8 @@ import pytest
 
 from kanon_db.answers.calculations import with_calculated
 from kanon_db.errors import UnsupportedQueryError
-from kanon_db.query.formulas import NOTHING, Estimated, Group
+from kanon_db.query import expressions as ex
+from kanon_db.query.formulas import NOTHING, Estimated, Group, in_order
 from tests.unit.query.test_check import query
 
 PART = "COUNT(*) FILTER (WHERE age > 1)"
@@ -104,9 +107,9 @@ def test_bounds_of_spreads_hold(function: str) -> None:
             for _ in range(draw.randint(1, 3))
         ]
         sums = (
-            ends([sum(x * x for x in table) for table in tables]),
-            ends([sum(table) for table in tables]),
             ends([len(table) for table in tables]),
+            ends([sum(table) for table in tables]),
+            ends([sum(x * x for x in table) for table in tables]),
         )
         found = calculate(f"{function}(age) FILTER (WHERE member)", *sums)
         known = [of(table) for table in tables if len(table) >= fewest]
@@ -120,8 +123,113 @@ def test_bounds_of_spreads_hold(function: str) -> None:
             assert found.estimate == pytest.approx(known[0], rel=1e-4, abs=1e-2)
 
 
-@pytest.mark.parametrize("call", ["stddev(DISTINCT age)", "stddev(name)", "stddev(SUM(age))"])
-def test_spreads_refused(call: str) -> None:
+def correlate(pairs: list[tuple[float, float]]) -> float | None:
+    """Calculate it from the differences to the means, exactly but for two roots."""
+    exact = [tuple(map(Fraction, pair)) for pair in pairs]
+    means = [sum(column) / len(pairs) for column in zip(*exact, strict=True)]
+    away = [(y - means[0], x - means[1]) for y, x in exact]
+    both = sum(y * x for y, x in away)
+    squares = sum(y * y for y, _ in away), sum(x * x for _, x in away)
+    return float(both) / math.sqrt(squares[0]) / math.sqrt(squares[1]) if all(squares) else None
+
+
+@pytest.mark.parametrize("values", [(0.1, -3, 7), (0, 1), (1e6, 1e6 + 1, 1e6 + 7)])
+def test_bounds_of_correlations_hold(values: tuple[float, ...]) -> None:
+    draw = Random(2)  # noqa: S311
+    for _ in range(300):
+        tables = [
+            [(draw.choice(values), draw.choice(values)) for _ in range(draw.randint(1, 5))]
+            for _ in range(draw.randint(1, 3))
+        ]
+        columns = [tuple(zip(*table, strict=True)) for table in tables]
+        sums = (
+            ends([len(table) for table in tables]),
+            *(ends([sum(column[place]) for column in columns]) for place in (0, 1)),
+            *(
+                ends([sum(y * x for y, x in zip(column[i], column[j], strict=True))
+                      for column in columns])
+                for i, j in ((0, 0), (1, 1), (0, 1))
+            ),
+        )  # fmt: skip
+        answer = calculate("corr(age, years)", *sums)
+        truths = [truth for table in tables if (truth := correlate(table)) is not None]
+        if answer.estimate is None:
+            assert answer == NOTHING
+            assert correlate(tables[0]) is None or 1e6 in values
+            continue
+        assert -1 <= answer.lower_bound <= answer.estimate <= answer.upper_bound <= 1
+        for truth in truths:
+            assert answer.lower_bound - 1e-12 <= truth <= answer.upper_bound + 1e-12
+        truth = correlate(tables[0])
+        if truth is not None and 1e6 not in values:
+            assert answer.estimate == pytest.approx(truth, abs=1e-9)
+
+
+N, Y, X, YY, XX = (Estimated(n, 0.0, n, n) for n in (4.0, 10.0, 10.0, 30.0, 30.0))  # 1 to 4
+
+
+@pytest.mark.parametrize(
+    ("changed", "estimate", "bounds"),
+    [
+        ({}, 1.0, (1, 1)),
+        ({5: Estimated(25.0, 1.0, 25, 30)}, 0.0, (0, 1)),
+        ({5: Estimated(22.0, 1.0, 20, 25)}, -0.6, (-1, 0)),
+        ({5: Estimated(30.0, None, None, None)}, 1.0, (-1, 1)),
+        ({3: Estimated(30.0, 1.0, 25, None)}, 1.0, (0, 1)),
+        ({3: Estimated(30.0, 1.0, 25, None), 5: Estimated(20.0, 1.0, 20, 20)}, -1.0, (-1, 0)),
+        ({1: Estimated(10.0, None, None, None)}, 1.0, (-1, 1)),
+        ({0: Estimated(4.0, 1.0, 0, 6)}, 1.0, (-1, 1)),
+    ],
+)
+def test_bounds_of_a_correlation(
+    changed: dict[int, Estimated], estimate: float, bounds: tuple[float, float]
+) -> None:
+    sums = [N, Y, X, YY, XX, Estimated(30.0, 0.0, 30, 30)]
+    for place, answer in changed.items():
+        sums[place] = answer
+    found = calculate("corr(age, years)", *sums)
+    assert found.estimate == pytest.approx(estimate)
+    assert (found.lower_bound, found.upper_bound) == pytest.approx(bounds, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "changed", [{0: Estimated(1.0, 0.0, 1, 1)}, {3: Estimated(25.0, 0.0, 25, 25)}]
+)
+def test_no_correlation_with_what_is_always_the_same(changed: dict[int, Estimated]) -> None:
+    sums = [N, Y, X, YY, XX, Estimated(25.0, 0.0, 25, 25)]
+    for place, answer in changed.items():
+        sums[place] = answer
+    assert calculate("corr(age, years)", *sums) == NOTHING
+
+
+def test_having_reads_what_is_shown_of_a_statistic() -> None:
+    """Not what follows from sums that a rule of figures hides."""
+    found = query("SELECT sex, corr(age, years) FROM t GROUP BY sex HAVING corr(age, years) > 0.5")
+    hidden = [NOTHING] * len(found.measures)
+    groups = [
+        Group('{"sex": "f"}', (0,), (*hidden, Estimated(0.9, 0.0, 0.9, 0.9))),
+        Group('{"sex": "m"}', (1,), (*hidden, Estimated(0.1, 0.0, 0.1, 0.1))),
+        Group('{"sex": "x"}', (2,), (*hidden, NOTHING)),
+    ]
+    assert in_order(groups, found) == groups[:1]
+
+
+def test_a_correlation_is_of_records_that_have_both_numbers() -> None:
+    found = query("SELECT corr(age, years) FILTER (WHERE member) FROM t")
+    assert [label.label for _, label in found.shown] == ["corr(age, years)"]
+    filters = [
+        [type(part) for part in ex.walk(measure.aggregate.condition)] for measure in found.measures
+    ]
+    both = [ex.And, ex.Column, ex.NullTest, ex.Column]
+    assert filters == [both] * 5 + [[ex.Column]]
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["stddev(DISTINCT age)", "stddev(name)", "stddev(SUM(age))", "stddev(age, age)", "corr(age)",
+     "corr(age, name)", "corr(age, born)", "corr(SUM(age), age)", "corr(DISTINCT age, age)"],
+)  # fmt: skip
+def test_statistics_refused(call: str) -> None:
     with pytest.raises(UnsupportedQueryError):
         query(f"SELECT {call} FROM t")
 

@@ -28,7 +28,7 @@ EXPRESSIONS: list[tuple[ex.Expression, tuple[ex.Expression, ...]]] = [
     (ex.Aggregate("sum", A), (A,)),
     (ex.Aggregate("sum", A, B), (A, B)),
     (ex.Answered((A, B), 0), (A, B)),
-    (ex.Deviation(A, B, C, "stddev"), (A, B, C)),
+    (ex.Statistic("corr", (A, B), (C, A)), (A, B, C, A)),
     (ex.Cast(A, "integer"), (A,)),
     (ex.Age(A, B), (A, B)),
     (ex.Coalesce((A, B, C)), (A, B, C)),
