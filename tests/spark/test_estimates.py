@@ -56,6 +56,12 @@ QUESTIONS = [
     ),
 ]
 
+CORRELATED = (
+    "SELECT sex, corr(age, CASE WHEN disease = 'disease 1' THEN zip ELSE 3 END) AS r FROM people_b"
+    " GROUP BY sex HAVING corr(age, zip) IS NOT NULL ORDER BY r"
+)
+"""It is not shown as one statement."""
+
 REFUSED = [
     ("SELECT count(*) FROM people_b WHERE disease < 'disease 2'", "order"),
     ("SELECT count(*) FROM people_b WHERE age / 10 = 3", "means something else"),
@@ -89,7 +95,7 @@ def number(found: Any) -> float:
 ANSWER = ("estimate", "std_error", "lower_bound", "upper_bound", "likely_low", "likely_high")
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("question", [*QUESTIONS, CORRELATED])
 def test_both_sides_answer_alike(spark: Any, published: Path, kanon: Kanon, question: str) -> None:
     here = on_spark.estimate(spark, str(published), question, on_warning=lambda _: None)
     there = kanon.perform("estimate", {"query": question})

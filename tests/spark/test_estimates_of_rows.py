@@ -60,6 +60,7 @@ QUESTIONS = [
     "SELECT sum(pay), avg(pay) FROM people WHERE age < 40",
     "SELECT count(*) FROM people WHERE height > 1.7 AND pay >= 3",
     "SELECT avg(height) FROM people WHERE member",
+    "SELECT city, corr(age, pay), corr(height, age * pay) FROM people GROUP BY city",
     "SELECT count(*) FROM people WHERE \"Seen at\" < '2024-01-05 12:00:00'",
     (
         "SELECT count(*) FILTER (WHERE age < 30) AS young, count(*) FILTER (WHERE member),"
