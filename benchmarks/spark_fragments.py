@@ -24,8 +24,8 @@ from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.algorithms.recoding import Microdata, cells_of_classes
 from kanon_db.algorithms.recoding.microdata import Attribute
 from kanon_db.spark._coded_records import PART, RECORDS_OF_PART, codes_in, numbering_parts
+from kanon_db.spark._row_store import LOWER_END, UPPER_END
 from kanon_db.spark.environment import through_arrow
-from kanon_db.spark.kinds.row_files import LOWER_END, UPPER_END
 
 ROWS: Final = [int(n) for n in os.environ.get("KANON_SPARK_FRAGMENTS", "1000000").split()]
 WORKERS: Final = 2

@@ -36,6 +36,7 @@ from kanon_db.advice.publication_candidates import (
 )
 from kanon_db.algorithms.ground.arrays import FloatArray
 from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.answers.estimates import measure_usefulness
 from kanon_db.catalog.entries import Source, published_schema
 from kanon_db.catalog.sources import open_source, require_unchanged
 from kanon_db.errors import (
@@ -232,7 +233,7 @@ def _published(
         kind, target = _stage_candidate(session, candidate, ground.copy)
         seconds = time.monotonic() - started
         session.step("answering counts")
-        useful = kind.usefulness(target, asked.columns, asked.sensitive, asked.queries)
+        useful = measure_usefulness(target, asked)
         error = CountErrors(asked.actual, useful.answers).median
         attacks = kind.attack(target) if is_attacked else ()
         return Draw(error, useful.losses, seconds), attacks

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Final
 
 from kanon_db.answers.buckets.bucket_evidence import rank_in_buckets
+from kanon_db.answers.rows.cell_evidence import KnownTypes
 from kanon_db.answers.rows.coded_rows import CellSums, from_types
-from kanon_db.answers.rows.evidence import KnownTypes
 from kanon_db.answers.rows.value_counts import MOST_SUMS, ValueCounts
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.answers.value_ranks import Gaps, Quantile, find_quantile

@@ -7,11 +7,12 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
-from typing import Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from kanon_db.answers.scope import OpenQuery, describe_estimator, open_query
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.figures import FigureRule, few_last, show, with_people
+from kanon_db.publications.registry import kind_named
 from kanon_db.query.expressions import (
     DERIVED,
     Column,
@@ -34,6 +35,9 @@ from kanon_db.query.expressions import (
 from kanon_db.query.formulas import Estimated, Group, in_doubles, in_order, within_limit
 from kanon_db.query.layout import BucketLayout, CellLayout, parts_of
 from kanon_db.session.protocol import Session
+
+if TYPE_CHECKING:
+    from kanon_db.publications.kind import AttackTarget, RandomQueries, Usefulness
 
 _MOST_NAMED: Final = 5
 _MOST_LISTED: Final = 1000
@@ -578,6 +582,23 @@ def explain_count(
     lines += [Explained("plan", plan) for plan in _describe_plans(opened)]
     lines.append(Explained("estimator", describe_estimator(opened.layout)))
     return [*lines, Explained("statement", _statement(opened))]
+
+
+def measure_usefulness(target: AttackTarget, asked: RandomQueries) -> Usefulness:
+    """Answer many count queries from a publication, and say what each column loses."""
+    if kind_named(target.publication.kind).shape == "rows":
+        from kanon_db.answers.rows.row_workload import answer_from_rows
+
+        return answer_from_rows(target, asked.columns, asked.sensitive, asked.queries)
+    import numpy as np
+
+    from kanon_db.publications.buckets.bucket_measurement import answer_from_buckets
+    from kanon_db.publications.kind import Usefulness
+
+    if asked.sensitive is None:
+        raise TypeError("buckets have a sensitive attribute")
+    answers = answer_from_buckets(target, asked.columns, asked.sensitive, asked.queries)
+    return Usefulness(answers, np.zeros(len(asked.columns)))
 
 
 def _describe_plans(opened: OpenQuery) -> list[str]:

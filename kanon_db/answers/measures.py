@@ -12,6 +12,7 @@ from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.answers._distribution import derive_answers, is_derived
 from kanon_db.answers.buckets.bucket_evidence import answer_in_buckets
 from kanon_db.answers.likelihoods import MOST_GROUPED, find_grouped_ranges
+from kanon_db.answers.rows.cell_evidence import KnownTypes, is_unknown
 from kanon_db.answers.rows.coded_rows import (
     CountedRows,
     GroupMoments,
@@ -19,7 +20,6 @@ from kanon_db.answers.rows.coded_rows import (
     from_types,
     key_of_values,
 )
-from kanon_db.answers.rows.evidence import KnownTypes, is_unknown
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.answers.value_ranks import ExactValues
 from kanon_db.publications.buckets.tallies import SumsByGroup

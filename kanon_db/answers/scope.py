@@ -78,7 +78,7 @@ from kanon_db.transfer.columns import ColumnType, Relation, column_types
 
 if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import BoolArray
-    from kanon_db.answers.rows.evidence import KnownTypes
+    from kanon_db.answers.rows.cell_evidence import KnownTypes
     from kanon_db.answers.tries import Tries
     from kanon_db.publications.buckets.learned_weights import WeighedRecords
     from kanon_db.publications.codes import Store

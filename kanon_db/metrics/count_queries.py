@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import (
-    AnyIntArray,
     BoolArray,
     CodeArray,
     FloatArray,
@@ -17,13 +16,6 @@ from kanon_db.algorithms.ground.arrays import (
     WordArray,
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
-from kanon_db.algorithms.recoding.generalized_cells import (
-    RangeDistributions,
-    Ranges,
-    SetDistributions,
-    Sets,
-    fill_hidden,
-)
 from kanon_db.errors import InvalidParameterError
 
 
@@ -138,142 +130,6 @@ def _random_set(n_values: int, share: float, generator: np.random.Generator) -> 
     size = min(n_values, math.ceil(n_values * share * (1 - 1e-9)))
     chosen[generator.choice(n_values, max(1, size), replace=False)] = True
     return chosen
-
-
-_ShareOf = Callable[[BoolArray], FloatArray]
-"""Maps a mask of matching codes to the fraction of each cell's records that match."""
-
-
-def row_counts(
-    cells: Sequence[Ranges | Sets],  # The distinct cells of each quasi-identifier
-    numbers: CodeArray,  # (n_rows, n_qi): which of them each row has
-    # (n_classes, n_qi): which of them each class of rows with the same cells has
-    classes: CodeArray,
-    # (n_rows,): the sensitive value of each row; a negative code matches nothing
-    sa_codes: AnyIntArray,
-    queries: Sequence[CountQuery],
-    *,
-    # Number of originals that each cell covers, if not all of a class (freeform rows)
-    matches: int | None = None,
-    n_left_out: int = 0,  # Records without a row, which are as likely to match as the others
-    # For each quasi-identifier, whether its ranges and sets may have ends and values that no record
-    # has; none by default
-    coarse: Sequence[bool] | None = None,
-    # A cell that tells nothing is distributed like the mean of the other cells, each weighted by
-    # this power of its number of records
-    rarity: float = 1.0,
-    pulse: Pulse = UNLIMITED,
-) -> FloatArray:
-    """Estimate counts from published rows: the sum of the rows' probabilities of a match.
-
-    As `estimate_count`, in numpy: a column's cells give frequencies; columns are independent.
-    """
-    coarse = [False] * len(cells) if coarse is None else coarse
-    shares = [
-        _shares(
-            its_cells, numbers[:, a], classes[:, a], matches, is_coarse=coarse[a], rarity=rarity
-        )
-        for a, its_cells in enumerate(cells)
-    ]
-    times = 1 + n_left_out / max(sa_codes.size, 1)
-    counts = np.zeros(len(queries))
-    for at, query in enumerate(queries):
-        pulse.beat()
-        expected: FloatArray = np.append(query.sensitive, False)[sa_codes].astype(np.float64)
-        for a, matching in query.quasi_identifiers.items():
-            expected *= shares[a](matching)[numbers[:, a]]
-        counts[at] = expected.sum() * times
-    return counts
-
-
-def column_losses(
-    cells: Sequence[Ranges | Sets],
-    numbers: CodeArray,
-    n_codes: Sequence[int],
-    n_left_out: int = 0,
-) -> FloatArray:
-    """Return the loss of each column: the mean of (n - 1) / (N - 1) over all records.
-
-    A record's cell covers n of the column's N values; a record without a row loses 1.
-    """
-    losses = []
-    for a, (its_cells, n) in enumerate(zip(cells, n_codes, strict=True)):
-        if isinstance(its_cells, Sets):
-            covered = its_cells.sizes
-        else:
-            covered = its_cells.high.astype(np.int64) - its_cells.low + 1
-            covered = np.where(its_cells.tells_nothing, n, covered)
-        lost = np.clip((covered - 1) / max(n - 1, 1), 0, 1)[numbers[:, a]].sum() + n_left_out
-        losses.append(lost / (len(numbers) + n_left_out))
-    return np.array(losses)
-
-
-def _shares(
-    cells: Ranges | Sets,
-    numbers: CodeArray,
-    classes: CodeArray,
-    matches: int | None,
-    *,
-    is_coarse: bool,
-    rarity: float,
-) -> _ShareOf:
-    records = np.bincount(numbers, minlength=cells.n_cells)
-    witnesses = np.bincount(classes, minlength=cells.n_cells).astype(np.float64)
-    if matches is not None:
-        witnesses = records / matches
-    if isinstance(cells, Sets):
-        return _of_sets(cells, records, witnesses, is_tight=not is_coarse)
-    return _of_ranges(cells, records, witnesses, is_tight=not is_coarse, rarity=rarity)
-
-
-def _of_sets(cells: Sets, records: IntArray, witnesses: FloatArray, *, is_tight: bool) -> _ShareOf:
-    used = np.flatnonzero((records > 0) & (cells.sizes > 0))
-    known = cells.taken(used)
-    distributions = SetDistributions.of(known, records[used], witnesses[used], is_tight=is_tight)
-    shares = (
-        np.repeat(1 / known.sizes, known.sizes) if distributions is None else distributions.shares
-    )
-    starts = known.ends - known.sizes
-
-    def share(matching: BoolArray) -> FloatArray:
-        of_cells = np.zeros(cells.n_cells)
-        if used.size:
-            of_cells[used] = np.add.reduceat(shares * matching[known.codes], starts)
-        return of_cells
-
-    return share
-
-
-def _of_ranges(
-    cells: Ranges, records: IntArray, witnesses: FloatArray, *, is_tight: bool, rarity: float
-) -> _ShareOf:
-    plain = ~cells.tells_nothing & (cells.low <= cells.high)
-    used = np.flatnonzero(plain & (records > 0))
-    known, its_records = cells.taken(used), records[used]
-    shares_below, above = (ends.astype(np.float64) for ends in (known.low, known.high))
-    distributions = RangeDistributions.of(
-        shares_below - 0.5,
-        above + 0.5,
-        its_records,
-        witnesses[used],
-        is_tight=is_tight,
-        is_discrete=True,
-    )
-    if distributions is None:
-        return lambda matching: np.full(records.size, float(matching.mean()))
-    kept = np.zeros(records.size)
-    kept[used] = its_records
-    axis = distributions.on(np.rint(distributions.axis.middles).astype(np.int64))
-
-    def share(matching: BoolArray) -> FloatArray:
-        upto = np.append(0, np.cumsum(matching))
-        even = (upto[known.high + 1] - upto[known.low]) / (known.high - known.low + 1)
-        of_used = axis.share(matching[axis.points], matching[known.low], matching[known.high], even)
-        of_cells = np.zeros(records.size)
-        of_cells[used] = of_used
-        return fill_hidden(of_cells, cells.tells_nothing, kept, rarity)
-
-    return share
 
 
 _QUERIES_PER_WORD = 64

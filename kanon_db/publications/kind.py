@@ -128,25 +128,19 @@ class Workload:
         return cls(queries, None if dimensionality is None else tuple(dimensionality), shares, seed)
 
 
-@dataclass(frozen=True, eq=False)
-class ComparedCounts:
-    """The two sides that queries are asked of."""
-
-    phase: Callable[[str], None]  # hears what is done next
-    # Refuses what needs too much memory, given bytes and what for.
-    hold: Callable[[float, str], None]
-    count: Callable[[Sequence[CountQuery]], IntArray]  # counts in the source
-    estimate: Callable[[Sequence[CountQuery]], FloatArray]  # estimates from the publication
+Answerer = Callable[[Sequence[Any], Any, Sequence[CountQuery]], FloatArray]
+"""Answers queries by codes of the source's values, given these of each quasi-identifier and of a
+sensitive attribute, or None."""
 
 
 def compare_counts(
+    target: MeasuredPublication,
     workload: Workload,
-    n_values: Sequence[int],  # the number of values of each quasi-identifier in the source
-    n_sensitive: int,  # the same of the sensitive attribute
-    compared: ComparedCounts,
-    pulse: Pulse,
+    quasi_identifiers: Sequence[str],
+    sensitive: str | None,
+    answer: Answerer,
 ) -> tuple[CountErrors, FloatArray]:
-    """Draw random queries, and compare the answers of both sides.
+    """Draw random queries, and compare the answers of a publication with its source.
 
     Returns
     -------
@@ -154,13 +148,19 @@ def compare_counts(
     ndarray of float64, shape (n_queries,)
         The expected selectivity of each query.
     """
-    compared.phase("drawing the queries")
+    target.session.phase("reading the source")
+    source = target.original([*quasi_identifiers, *([] if sensitive is None else [sensitive])])
+    columns = [source.values(name) for name in quasi_identifiers]
+    values = None if sensitive is None else source.values(sensitive)
+    n_values = [len(column.labels) for column in columns]
+    n_sensitive = 1 if values is None else len(values.labels)
+    target.session.phase("drawing the queries")
     queries, dimensionality = workload.queries, workload.dimensionality
     largest = sorted(n_values, reverse=True)
     n_conditions = max(dimensionality or [len(largest)], default=0)
     # A byte for each value of a condition, twice: the publication's may be others.
     n_bytes = sum(largest[: max(n_conditions, 0)]) + n_sensitive
-    compared.hold(2 * queries * n_bytes, f"{queries:,} queries of {n_bytes:,} values")
+    source.hold(2 * queries * n_bytes, f"{queries:,} queries of {n_bytes:,} values")
     seed = secrets.randbits(128) if workload.seed is None else workload.seed
     chosen = random_queries(
         queries,
@@ -169,12 +169,18 @@ def compare_counts(
         np.random.default_rng(seed),
         dimensionality=dimensionality or range(1, len(n_values) + 1),
         selectivity=workload.selectivity,
-        pulse=pulse,
+        pulse=target.pulse(),
     )
-    compared.phase("counting in the source")
-    actual = compared.count(chosen)
-    compared.phase("estimating from the publication")
-    errors = CountErrors(actual, compared.estimate(chosen))
+    target.session.phase("counting in the source")
+    codes, own = source.codes(columns), np.zeros(source.n_records, dtype=np.int32)
+    if values is not None:
+        own = source.codes([values])[:, 0]
+    actual = exact_counts(codes, own, chosen, pulse=target.pulse())
+    source.drop()
+    target.session.phase("estimating from the publication")
+    errors = CountErrors(actual, answer(columns, values, chosen))
+    for column in (*columns, *([] if values is None else [values])):
+        column.drop()
     return errors, np.array([query.selectivity for query in chosen])
 
 
@@ -674,23 +680,6 @@ class Kind(ABC):
     ) -> Sequence[CountAccuracy]:
         """Answer count queries from the published relations, and compare with the source."""
         return ()
-
-    def usefulness(
-        self,
-        target: AttackTarget,
-        columns: Sequence[DistinctValues],  # noqa: ARG002
-        sensitive: DistinctValues | None,  # noqa: ARG002
-        queries: Sequence[CountQuery],  # noqa: ARG002
-    ) -> Usefulness:
-        """Answer many count queries from the published relations, and say what each column loses.
-
-        Queries ask by the codes of the source's values; without a sensitive attribute, all records
-        have the code 0.
-        """
-        raise InvalidParameterError(
-            "publications of this kind answer no counts",
-            detail=f"kind {target.publication.kind}",
-        )
 
     def attack(self, target: AttackTarget) -> Sequence[Attack]:  # noqa: ARG002  # none by default
         """Play known attacks against the published relations, whose checks all hold."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import BoolArray
 from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.answers.estimates import measure_usefulness
 from kanon_db.catalog.entries import Publication, Source, require_harmless
 from kanon_db.errors import InvalidParameterError, NotFoundError, SchemaMismatchError
 from kanon_db.figures import FigureRule, stricter
@@ -28,7 +29,7 @@ from kanon_db.metrics.disclosure_risk import (
 from kanon_db.publications.draws import check_draws
 from kanon_db.publications.examination import accepted_reasons, open_target
 from kanon_db.publications.guarantees import left_open, linked_in_words
-from kanon_db.publications.kind import AttackTarget, Kind, RandomQueries
+from kanon_db.publications.kind import AttackTarget, RandomQueries
 from kanon_db.publications.lifecycle import Access, access_to
 from kanon_db.publications.publish_request import RISKS
 from kanon_db.publications.registry import kind_named
@@ -257,7 +258,7 @@ def gather(
         if name in publication.all_sensitive
     ]
     session.phase("answering counts")
-    errors, losses = _useful(kind, target)
+    errors, losses = _useful(target)
     sizes = _sizes(target, {**publication.metrics, **examined.metrics})
     entry = _entry(session, name)
     waits = json.loads(entry["waits"] or "{}")
@@ -662,7 +663,7 @@ def _weights(target: AttackTarget) -> list[tuple[str, float]]:
     return found
 
 
-def _useful(kind: Kind, target: AttackTarget) -> tuple[list[ErrorsAt], dict[str, float]]:
+def _useful(target: AttackTarget) -> tuple[list[ErrorsAt], dict[str, float]]:
     """Ask random counts, and find what each quasi-identifier loses; a model answers none."""
     if kind_named(target.publication.kind).shape == "model":
         return [], {}
@@ -673,7 +674,7 @@ def _useful(kind: Kind, target: AttackTarget) -> tuple[list[ErrorsAt], dict[str,
         N_QUERIES, snapshot, source, target.types,
         selectivity=SELECTIVITIES, seed=_SEED, pulse=Pulse(heartbeat=target.session.heartbeat),
     )  # fmt: skip
-    useful = kind.usefulness(target, asked.columns, asked.sensitive, asked.queries)
+    useful = measure_usefulness(target, asked)
     snapshot.drop()
     errors = CountErrors(asked.actual, useful.answers)
     expected = np.array([query.selectivity for query in asked.queries])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -19,20 +20,25 @@ from kanon_db.algorithms.recoding.generalized_cells import (
 )
 from kanon_db.answers.likelihoods import MOST_GROUPED
 from kanon_db.answers.rows.cell_columns import (
+    Cells,
     KnownCells,
+    NotReadError,
     RangeColumn,
     RangeEnds,
     SetColumn,
     ValueColumn,
 )
-from kanon_db.answers.rows.cell_evidence import CellEvidence, TriedColumn
-from kanon_db.answers.rows.evidence import Cells, KnownColumn, KnownTypes, NotReadError
+from kanon_db.answers.rows.cell_evidence import CellEvidence, KnownTypes, TriedColumn
 from kanon_db.answers.rows.pieces import Pieces
+from kanon_db.answers.scope import PublishedTypes
 from kanon_db.answers.tries import ColumnValues
-from kanon_db.catalog.entries import changed
+from kanon_db.catalog.entries import Publication, changed
 from kanon_db.errors import UnsupportedQueryError
-from kanon_db.query.expressions import refusal
-from kanon_db.query.layout import CellDescription, CellLayout
+from kanon_db.publications.registry import kind_named
+from kanon_db.publications.rows.row_kind import RowKind
+from kanon_db.query import expressions as ex
+from kanon_db.query.expressions import refusal, type_in_range
+from kanon_db.query.layout import SHARES, CellDescription, CellLayout, RowView, is_vague
 from kanon_db.query.layout import Shares as WhatIsKnown
 from kanon_db.query.sql import Request
 from kanon_db.spark._spark_query import (
@@ -46,11 +52,64 @@ from kanon_db.spark._spark_query import (
     nearest_axis_value,
     only_in_postgresql,
 )
+from kanon_db.spark._tables import SCHEMA, PublishedTables, TableSession, column_type
 from kanon_db.spark.environment import failures_as_errors, quote_column
-from kanon_db.spark.kinds.row_files import LOWER_END, UPPER_END
+from kanon_db.transfer.columns import ColumnType
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+
+LOWER_END: Final = "lower"
+UPPER_END: Final = "upper"
+
+
+def view_of(tables: PublishedTables, publication: Publication) -> RowView:
+    """Return the names of a publication of rows."""
+    return RowView.of(tables, SCHEMA, publication.name, publication.layout)
+
+
+def rows_of(tables: PublishedTables, publication: Publication) -> DataFrame:
+    """Return the published rows."""
+    return tables.frames[publication.name]
+
+
+def cell_layout(session: TableSession, publication: Publication, *, is_paper: bool) -> CellLayout:
+    """Describe published rows by what the manifest says and the files have."""
+    described = publication.layout
+    view, types = view_of(session.tables, publication), PublishedTypes(session, publication)
+    schema = {one.name: one.dataType for one in rows_of(session.tables, publication).schema}
+    cells: dict[str, CellDescription] = {}
+    for position, written in enumerate(described["quasi_identifiers"], start=1):
+        name, mark = str(written["name"]), None if view.pattern is None else position
+        published = _describe_column(name, written, schema[name])
+        cells[name] = types.cell(published, written["cell"], mark, written.get("labels"))
+    for name in described["others"]:
+        cells[name] = types.cell(column_type(name, schema[name]), "value", None)
+    cells = {
+        name: cell._replace(column=without_order(cell.column), shares=None)
+        for name, cell in cells.items()
+    }
+    left_out = publication.left_out
+    n_rows = publication.records - left_out
+    return CellLayout(view, cells, left_out, n_rows, is_paper=is_paper)
+
+
+def _describe_column(name: str, written: Mapping[str, Any], type_: Any) -> ColumnType:
+    """Return what PostgreSQL would make of a column of cells."""
+    range_type = str(written.get("range_type"))
+    if written["cell"] == "range" and type_in_range(range_type, None) is not None:
+        return ColumnType(name, range_type, "R", None, has_constant_input=True)
+    if type_.simpleString() == "array<string>":
+        return ColumnType(name, "text[]", "A", None, has_constant_input=True)
+    return column_type(name, type_)
+
+
+def without_order(column: ex.Column) -> ex.Column:
+    """Take the order from texts: Spark's is by bytes, and PostgreSQL's by a collation."""
+    if column.type.category != "text":
+        return column
+    return replace(column, type=replace(column.type, is_ordered=False))
 
 
 Key: TypeAlias = Any
@@ -106,7 +165,7 @@ class SparkRowQuery(SparkQuery):
 
 
 class SparkTypes:
-    """:class:`~kanon_db.answers.rows.evidence.KnownTypes` that Spark has counted."""
+    """:class:`~kanon_db.answers.rows.cell_evidence.KnownTypes` that Spark has counted."""
 
     def __init__(self, pieces: Pieces, query: SparkRowQuery, layout: CellLayout) -> None:
         self.pieces, self._query = pieces, query
@@ -124,7 +183,7 @@ class SparkTypes:
         if counted.n.sum():
             yield dict(enumerate(counted.codes)), counted.n
 
-    def column(self, name: str) -> KnownColumn:
+    def column(self, name: str) -> TriedColumn:
         """Return what is known of the cells of one column."""
         tries = self._query.tries_of(self._counted)
         return TriedColumn(name, self._cells[self.pieces.places[name]], tries)
@@ -198,6 +257,7 @@ class CountedColumn(NamedTuple):
     cells: KnownCells
     keys: Sequence[Key]  # Of ranges
     values: Any  # As an Arrow array: of values, those of each cell; of sets and ranges, all
+    texts: Sequence[str | None] = ()  # Of sets, those of the values
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,10 +277,12 @@ class CountedRecordTypes:
         names: Sequence[str],
         pattern: str | None,
         shares: Mapping[str, CellShares | None],
+        *,
+        most: int = MOST_RECORD_TYPES,
     ) -> CountedRecordTypes:
         """Count the rows that have the same cells in some columns.
 
-        Raises UnsupportedQueryError if the driver would have too many of them.
+        Raises UnsupportedQueryError if the driver would have more than `most` of them.
         """
         from pyspark.sql import functions as f
 
@@ -232,14 +294,13 @@ class CountedRecordTypes:
         by = [alias for of in read.values() for alias in of.names]
         with failures_as_errors("the rows could not be counted"):
             counted = rows.select(*selected).groupBy(*by).agg(f.count("*").alias(_COUNT))
-            table = counted.limit(MOST_RECORD_TYPES + 1).toArrow()
-        if table.num_rows > MOST_RECORD_TYPES:
+            table = counted.limit(most + 1).toArrow()
+        if table.num_rows > most:
             raise refusal(
                 "the columns of a question have too many different combinations for the driver",
                 hint="ask about fewer columns, or load the publication into PostgreSQL"
                 " (kanon spark load), and ask there",
-                detail=f"more than {MOST_RECORD_TYPES:,} combinations of the cells of"
-                f" {', '.join(names)}",
+                detail=f"more than {most:,} combinations of the cells of {', '.join(names)}",
             )
         cells = _CellReader(layout, table)
         read_cells = [cells.read(name, place, shares.get(name)) for place, name in enumerate(names)]
@@ -323,7 +384,8 @@ class _CellReader:
             np.array([share for own in w for share in own], dtype=np.float64), self._layout.rarity,
         )  # fmt: skip
         type_ = self._layout.cells[name].column.type
-        return CountedColumn(column, keys, array_of_texts([*texts, None], type_))
+        every = [*texts, None]
+        return CountedColumn(column, keys, array_of_texts(every, type_), every)
 
     def _ranges(
         self, name: str, cells: Cells, keys: Sequence[Key], shares: CellShares | None
@@ -430,6 +492,29 @@ def keep_value_shares(
             del _kept[next(iter(_kept))]
         _kept[key] = find()
     return _kept[key]
+
+
+def add_value_shares(
+    layout: CellLayout,
+    rows: DataFrame,
+    publication: Publication,
+    names: Sequence[str],
+    keep: Callable[[str, Callable[[], CellShares | None]], CellShares | None],
+) -> tuple[CellLayout, dict[str, CellShares | None]]:
+    """Find the shares of columns, and describe these by them; `keep` returns what was found."""
+    kind = cast("RowKind", kind_named(publication.kind).load())
+    matches, cells, shares = kind.matches(publication), dict(layout.cells), {}
+    if SHARES not in kind.suffixes or layout.is_paper:
+        return layout, {}
+    quasi_identifiers = [str(cell["name"]) for cell in publication.layout["quasi_identifiers"]]
+    for name in names:
+        cell = layout.cells[name]
+        if is_vague(cell):
+            find = partial(find_value_shares, rows, quasi_identifiers, cell, matches)
+            own = shares[name] = keep(name, find)
+            if own is not None:
+                cells[name] = cell._replace(shares=own.kind)
+    return layout._replace(cells=cells), shares
 
 
 def find_value_shares(

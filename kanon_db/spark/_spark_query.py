@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray
-from kanon_db.answers.rows.cell_columns import ContinuousValues, WholeValues
-from kanon_db.answers.rows.evidence import Flags
+from kanon_db.answers.rows.cell_columns import ContinuousValues, Flags, WholeValues
 from kanon_db.answers.scope import GroupValues, OpenQuery
 from kanon_db.answers.tries import (
     FALSE,

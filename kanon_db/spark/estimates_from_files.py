@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_args
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 from kanon_db.answers import VALUES
 from kanon_db.answers.estimates import AnswerRow, QueryAnswer, counts, list_rows, one_count
@@ -27,30 +28,28 @@ from kanon_db.declaration import unknown
 from kanon_db.errors import NotFoundError
 from kanon_db.figures import FIGURES
 from kanon_db.publications.registry import kind_named
-from kanon_db.publications.rows.row_kind import RowKind
 from kanon_db.query import expressions as ex
-from kanon_db.query.expressions import Query, QueryText, refusal, type_in_range
+from kanon_db.query.expressions import Query, QueryText, refusal
 from kanon_db.query.formulas import Estimated
 from kanon_db.query.layout import (
     QIT,
     SAT,
-    SHARES,
     BucketLayout,
     BucketTables,
-    CellDescription,
     CellLayout,
     is_drawn_from_all,
-    is_vague,
 )
 from kanon_db.query.subqueries import settle
 from kanon_db.spark._bucket_store import SparkBucketQuery
 from kanon_db.spark._publication_folder import Folder, Manifest
 from kanon_db.spark._row_store import (
-    CellShares,
     SparkRowQuery,
-    find_value_shares,
+    add_value_shares,
+    cell_layout,
     is_known,
     keep_value_shares,
+    rows_of,
+    without_order,
 )
 from kanon_db.spark._spark_kind import check_files
 from kanon_db.spark._spark_query import IN_POSTGRESQL, SparkQuery
@@ -59,49 +58,9 @@ from kanon_db.spark.environment import (
     own_session,
     require_spark,
 )
-from kanon_db.spark.kinds.row_files import rows_of, view_of
-from kanon_db.transfer.columns import ColumnType
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-def cell_layout(session: TableSession, publication: Publication, *, is_paper: bool) -> CellLayout:
-    """Describe published rows by what the manifest says and the files have."""
-    described = publication.layout
-    view, types = view_of(session.tables, publication), PublishedTypes(session, publication)
-    schema = {one.name: one.dataType for one in rows_of(session.tables, publication).schema}
-    cells: dict[str, CellDescription] = {}
-    for position, written in enumerate(described["quasi_identifiers"], start=1):
-        name, mark = str(written["name"]), None if view.pattern is None else position
-        published = _describe_column(name, written, schema[name])
-        cells[name] = types.cell(published, written["cell"], mark, written.get("labels"))
-    for name in described["others"]:
-        cells[name] = types.cell(column_type(name, schema[name]), "value", None)
-    cells = {
-        name: cell._replace(column=without_order(cell.column), shares=None)
-        for name, cell in cells.items()
-    }
-    left_out = publication.left_out
-    n_rows = publication.records - left_out
-    return CellLayout(view, cells, left_out, n_rows, is_paper=is_paper)
-
-
-def _describe_column(name: str, written: Mapping[str, Any], type_: Any) -> ColumnType:
-    """Return what PostgreSQL would make of a column of cells."""
-    range_type = str(written.get("range_type"))
-    if written["cell"] == "range" and type_in_range(range_type, None) is not None:
-        return ColumnType(name, range_type, "R", None, has_constant_input=True)
-    if type_.simpleString() == "array<string>":
-        return ColumnType(name, "text[]", "A", None, has_constant_input=True)
-    return column_type(name, type_)
-
-
-def without_order(column: ex.Column) -> ex.Column:
-    """Take the order from texts: Spark's is by bytes, and PostgreSQL's by a collation."""
-    if column.type.category != "text":
-        return column
-    return replace(column, type=replace(column.type, is_ordered=False))
 
 
 def row_query(query: SparkQuery, layout: CellLayout, release: str) -> SparkRowQuery:
@@ -123,24 +82,11 @@ def row_query(query: SparkQuery, layout: CellLayout, release: str) -> SparkRowQu
                 hint="ask about other columns",
                 detail=f'column "{name}"',
             )
-    kind = cast("RowKind", kind_named(publication.kind).load())
-    matches, shares = kind.matches(publication), {}
-    cells = dict(layout.cells)
-    quasi_identifiers = [str(cell["name"]) for cell in publication.layout["quasi_identifiers"]]
-    if SHARES in kind.suffixes and not layout.is_paper:
-        for name in names:
-            cell = layout.cells[name]
-            if not is_vague(cell):
-                continue
-
-            def find(cell: CellDescription = cell) -> CellShares | None:
-                return find_value_shares(rows, quasi_identifiers, cell, matches)
-
-            own_shares = shares[name] = keep_value_shares(release, name, find)
-            if own_shares is not None:
-                cells[name] = cell._replace(shares=own_shares.kind)
+    layout, shares = add_value_shares(
+        layout, rows, publication, names, partial(keep_value_shares, release)
+    )
     given = {one.name: getattr(query, one.name) for one in fields(query)}
-    given["layout"] = layout._replace(cells=cells)
+    given["layout"] = layout
     return SparkRowQuery(**given, rows=rows, shares=shares)
 
 

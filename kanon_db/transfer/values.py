@@ -294,6 +294,26 @@ def code_expression(value: str, values: DistinctValues, alias: str) -> str:
     return f"coalesce({alias}.code, CASE WHEN num_nulls({value}) = 0 THEN -1 ELSE {null_code} END)"
 
 
+def match_values(
+    values: DistinctValues, source: str, *bound: Value, matches: str | None = None
+) -> IntArray:
+    """Return the code of each value ``v`` that a query selects, in the order of its ``i``; or -1.
+
+    `matches` says whether a value ``s.v`` is that of a row ``d`` of codes; by default if equal.
+    """
+    if matches is None:
+        matches = f"s.v {values.column.operator(values.session, '=')} d.value"
+        if set(values.labels) == {None}:  # some types have no equality of their own
+            matches = "num_nulls(s.v) = 1"
+    row = fetch_one(
+        values.session,
+        f"SELECT string_agg(int4send({code_expression('s.v', values, 'd')}), ''::bytea"
+        f" ORDER BY s.i) AS codes FROM ({source}) AS s LEFT JOIN {values.table} AS d ON {matches}",
+        *bound,
+    )
+    return np.frombuffer(row["codes"] or b"", ">i4").astype(np.int64)
+
+
 def read_integers(
     snapshot: Snapshot,
     expression: str,

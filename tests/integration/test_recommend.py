@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,15 @@ import kanon_db
 from kanon_db.advice import recommendation
 from kanon_db.advice.identifying_columns import copy_source
 from kanon_db.advice.recommendation import TrialGround
+from kanon_db.answers.estimates import measure_usefulness
+from kanon_db.answers.rows import stored_types
 from kanon_db.catalog.entries import find_publication, published_schema
 from kanon_db.catalog.sources import open_source
 from kanon_db.errors import InvalidParameterError, UndoneInterrupt
-from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications.kind import AttackTarget
-from kanon_db.publications.registry import kind_named
 from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.transfer.allowance import Allowance
+from kanon_db.transfer.values import DistinctValues
 from tests.acceptance.commands import kanon as command
 from tests.integration.parties import (
     Functions,
@@ -62,6 +64,14 @@ def people(parties: Parties) -> None:
     fetch(parties.publisher, "UPDATE data.diverse SET sick = 'disease ' || number % 80")
     functions.register("data.diverse", ["age", "job"], "sick")
     fetch(parties.publisher, "CREATE TABLE data.turned AS TABLE data.people")
+    fetch(parties.publisher, "UPDATE data.turned SET age = nullif(age * age, 400)")
+    fetch(
+        parties.publisher,
+        "CREATE TABLE data.moments AS SELECT sick, nullif(job, 'job 1') AS job,"
+        " date '2001-01-01' + age * age AS born, (number % 37)::numeric(6, 2) / 4 AS pay"
+        " FROM data.people",
+    )
+    functions.register("data.moments", ["born", "pay", "job"], "sick")
     functions.register("data.turned", ["job", "age"], "sick")
 
 
@@ -355,17 +365,22 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
     "turned": ("generalized", {"k": 4, "refine": False}),
     "left out": ("generalized", {"k": 4, "refine": False, "max_suppressed": "0.05"}),
     "freeform": ("freeform", {"k": 4}),
+    "moments": ("generalized", {"k": 4, "method": "mondrian", "refine": False}),
+    "freeform moments": ("freeform", {"k": 3}),
     "suppressed": ("suppressed", {"k": 8}),
 }
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", long_but({"random", "turned", "suppressed"}, PUBLISHED))
-def test_answers_are_those_of_estimate_count(parties: Parties, name: str) -> None:
+def test_answers_are_those_of_estimate_count(
+    parties: Parties, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kind, given = PUBLISHED[name]
     functions = Functions(parties.publisher)
     warn_only(parties.admin)
-    table = {"many values": "data.diverse", "turned": "data.turned"}.get(name, "data.people")
+    tables = {"many values": "diverse", "turned": "turned", "moments": "moments"}
+    table = f"data.{tables.get(name.removeprefix('freeform '), 'people')}"
     functions.call(f"publish_{kind}", table, "out", **given)
     session = PsycopgSession(parties.publisher)
     with session.transaction():
@@ -377,23 +392,34 @@ def test_answers_are_those_of_estimate_count(parties: Parties, name: str) -> Non
         target = AttackTarget(
             session, publication, source, types, published_schema(session), Allowance.of(session)
         )
-        useful = kind_named(kind).load().usefulness(
-            target, questions.columns, questions.sensitive, queries
-        )  # fmt: skip
-    columns = [(column.column.name, column.labels) for column in questions.columns]
+        useful = measure_usefulness(target, replace(questions, queries=queries))
+        monkeypatch.setattr(stored_types, "_has_codes", lambda *_: False)
+        of_view = measure_usefulness(target, replace(questions, queries=queries))
     assert questions.sensitive is not None
-    asked = [
-        functions.estimate(f"SELECT count(*) FROM out WHERE {where}")[0]
-        for where in (written(query, columns, questions.sensitive.labels) for query in queries)
+    columns = [*questions.columns, questions.sensitive]
+    written = [
+        " AND ".join(
+            written_set(columns[a], codes)
+            for a, codes in (*query.quasi_identifiers.items(), (-1, query.sensitive))
+        )
+        for query in queries
     ]
+    asked = [functions.estimate(f"SELECT count(*) FROM out WHERE {where}")[0] for where in written]
     assert useful.answers == pytest.approx(asked, rel=1e-6, abs=1e-6)
-    assert useful.losses.shape == (2,)
+    assert useful.losses.shape == (len(questions.columns),)
+    assert of_view.answers == pytest.approx(useful.answers)
+    assert of_view.losses == pytest.approx(useful.losses)
 
 
-def written(query: CountQuery, columns: list[Any], sensitive: list[Any]) -> str:
-    """Write a query as an analyst would."""
-    sets = [(*columns[a], codes) for a, codes in query.quasi_identifiers.items()]
-    return " AND ".join(
-        f"{column} IN ({', '.join(repr(values[code]) for code in np.flatnonzero(codes))})"
-        for column, values, codes in [*sets, ("sick", sensitive, query.sensitive)]
-    )
+def written_set(column: DistinctValues, codes: np.ndarray) -> str:
+    """Write a set of values as an analyst would: of numbers, from each up to the next one."""
+    name, values = column.column.name, column.labels
+    known = [value for value in values if value is not None]
+    parts = [f"{name} IS NULL"] if codes[len(known) :].any() else []
+    for code in np.flatnonzero(codes[: len(known)]).tolist():
+        if column.column.type_name == "text":
+            parts.append(f"{name} = '{known[code]}'")
+            continue
+        below = f" AND {name} < '{known[code + 1]}'" if code + 1 < len(known) else ""
+        parts.append(f"{name} >= '{known[code]}'{below}")
+    return f"({' OR '.join(parts)})"

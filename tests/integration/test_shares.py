@@ -13,8 +13,8 @@ import pytest
 
 from kanon_db.answers.estimates import answer, list_rows
 from kanon_db.answers.likelihoods import TOGETHER
+from kanon_db.answers.rows.cell_evidence import KnownTypes
 from kanon_db.answers.rows.coded_rows import TypeCounter, from_types
-from kanon_db.answers.rows.evidence import KnownTypes
 from kanon_db.answers.rows.value_counts import ValueCounts
 from kanon_db.answers.scope import OpenQuery, open_query
 from kanon_db.query.formulas import common_spelling

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from kanon_db import spark as on_spark
+from kanon_db.answers.estimates import measure_usefulness
 from kanon_db.catalog.entries import Source, find_publication, published_schema
 from kanon_db.errors import (
     InvalidParameterError,
@@ -20,7 +21,7 @@ from kanon_db.errors import (
 from kanon_db.metrics.count_queries import CountErrors, exact_counts, random_queries
 from kanon_db.publications import KINDS
 from kanon_db.publications.buckets.bucket_measurement import attack_buckets
-from kanon_db.publications.kind import SELECTIVITY, AttackTarget, Workload
+from kanon_db.publications.kind import SELECTIVITY, AttackTarget, RandomQueries, Workload
 from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.transfer.allowance import Allowance
 from kanon_db.transfer.columns import Relation, column_types, find_relation
@@ -115,7 +116,8 @@ def test_the_same_is_found_in_postgresql(spark: Any, made: Made, parties: Partie
         actual = exact_counts(
             read_codes(snapshot, columns), read_codes(snapshot, [sensitive])[:, 0], queries
         )
-        answers = kind.usefulness(target, columns, sensitive, queries).answers
+        asked = RandomQueries(columns, sensitive, queries, actual)
+        answers = measure_usefulness(target, asked).answers
     assert [one.attack for one in here] == [one.attack for one in there]
     assert {"linking a row", "homogeneity", "most frequent value"} <= {one.attack for one in here}
     for one, other in zip(here, there, strict=True):

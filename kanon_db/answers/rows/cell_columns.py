@@ -12,12 +12,12 @@ from functools import cached_property
 from typing import Any, Final, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.recoding.generalized_cells import Axis, fill_hidden
 from kanon_db.answers.likelihoods import MOST_VALUES
-from kanon_db.answers.rows.evidence import Cells, Flags, NotReadError, Truths
-from kanon_db.answers.tries import FALSE, TRUE, AxisCut, Combinations, Domain, Tries
+from kanon_db.answers.tries import FALSE, TRUE, AxisCut, Combinations, Domain, Tries, Truth
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import (
     can_cover,
@@ -26,6 +26,85 @@ from kanon_db.query.cell_conditions import (
 )
 from kanon_db.query.layout import CellDescription
 from kanon_db.query.sql import Constants
+
+Flags = NDArray[np.bool_]
+
+
+class NotReadError(Exception):
+    """There are more pieces than are read."""
+
+
+class NotFiniteError(NotReadError):
+    """There are numbers to sum that are not finite."""
+
+
+@dataclass(frozen=True, eq=False)
+class Truths:
+    """What is known of a condition's truth: arrays of one shape, or of one element."""
+
+    true: FloatArray  # Probabilities; what is missing to 1 is unknown
+    false: FloatArray
+    surely: Flags  # Whether it is true whatever the values are, and whether it is for some
+    possibly: Flags
+    surely_false: Flags  # The same of being false
+    possibly_false: Flags
+    evenly: FloatArray  # The probabilities of both if the values of each cell are equally likely
+    evenly_false: FloatArray
+
+    def at(self, index: IntArray) -> Truths:
+        """Take those at some places."""
+        return Truths(*(getattr(self, name).take(index) for name in self.__match_args__))
+
+    def opposite(self) -> Truths:
+        """Swap true and false."""
+        return Truths(
+            self.false, self.true,
+            self.surely_false, self.possibly_false, self.surely, self.possibly,
+            self.evenly_false, self.evenly,
+        )  # fmt: skip
+
+    def told(self) -> Truths:
+        """Return whether it is true: this is never unknown."""
+        return Truths(
+            self.true, 1 - self.true, self.surely, self.possibly, ~self.possibly, ~self.surely,
+            self.evenly, 1 - self.evenly,
+        )  # fmt: skip
+
+    def unknown(self) -> Truths:
+        """Return whether it is unknown, which itself never is."""
+        true = 1 - self.true - self.false
+        surely = ~(self.possibly | self.possibly_false)
+        possibly = ~(self.surely | self.surely_false)
+        evenly = 1 - self.evenly - self.evenly_false
+        return Truths(true, 1 - true, surely, possibly, ~possibly, ~surely, evenly, 1 - evenly)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Truths]) -> Truths:
+        """Put several after one another."""
+        return cls(
+            *(
+                np.concatenate([getattr(part, name) for part in parts])
+                for name in cls.__match_args__
+            )
+        )
+
+    @classmethod
+    def known(cls, true: Flags, false: Flags) -> Truths:
+        """Return those of a condition that is true, false, or neither and so unknown."""
+        likely = true.astype(np.float64), false.astype(np.float64)
+        return cls(*likely, true, true, false, false, *likely)
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The distinct cells of a column."""
+
+    n: FloatArray  # (n_cells,): records of each; 1 where none is suppressed, so nobody asks
+    u: FloatArray  # The share of them whose value is not known
+    hidden: Flags  # Whether it is suppressed, could be anything, or has no end on one side
+    anything: Flags
+    endless: Flags
+
 
 Outcome = Callable[[], Truths]
 """What each cell tells of a condition, once the server was asked."""
@@ -133,12 +212,11 @@ class ValueColumn:
     def outcome(self, leaf: ex.Expression, tries: Tries) -> Outcome:
         """Ask what each cell tells."""
         truth = tries.want_truth(leaf, Combinations({self.name: self.domain}))
+        return lambda: self.truths(truth())
 
-        def outcome() -> Truths:
-            truths = Truths.known(truth() == TRUE, truth() == FALSE)
-            return _hide(truths, self.cells, self.rarity)
-
-        return outcome
+    def truths(self, truth: Truth) -> Truths:
+        """Say what each cell tells of a condition, by its truth for each value."""
+        return _hide(Truths.known(truth == TRUE, truth == FALSE), self.cells, self.rarity)
 
     def listed(self, most: int) -> Listed:  # noqa: ARG002
         """List the value of each."""
@@ -165,19 +243,19 @@ class SetColumn:
     def outcome(self, leaf: ex.Expression, tries: Tries) -> Outcome:
         """Ask what each cell tells."""
         truth = tries.want_truth(leaf, Combinations({self.name: self.domain}))
-        listed = self._listed()
+        return lambda: self.truths(truth())
 
-        def outcome() -> Truths:
-            truths = listed.truths(truth(), self.cells.n.size)
-            return _hide(truths, self.cells, self.rarity)
-
-        return outcome
+    def truths(self, truth: Truth) -> Truths:
+        """Say what each cell tells of a condition, by its truth for each value."""
+        truths = self._members.truths(truth, self.cells.n.size)
+        return _hide(truths, self.cells, self.rarity)
 
     def listed(self, most: int) -> Listed:  # noqa: ARG002
         """List the members of each."""
-        return _list_hidden(self._listed(), self.cells, self.rarity)
+        return _list_hidden(self._members, self.cells, self.rarity)
 
-    def _listed(self) -> Listed:
+    @cached_property
+    def _members(self) -> Listed:
         n = self.members.size
         none = np.full(n, np.nan)
         is_open = np.zeros(n, dtype=np.bool_)
@@ -283,28 +361,28 @@ class RangeColumn:
 
     def outcome(self, leaf: ex.Expression, tries: Tries) -> Outcome:
         """Ask what each cell tells."""
+        known: Cover | _Tried
+        if can_cover(self.cell, leaf):
+            known = Cover.asked(leaf, self, tries)
+        else:
+            known = _Tried.asked(leaf, self, tries)
+        return lambda: self.truths(known)
+
+    def truths(self, known: Cover | _Tried) -> Truths:
+        """Say what each cell tells of a condition, by where it is true."""
         ends = self.ends
-        cover = Cover.asked(leaf, self, tries) if can_cover(self.cell, leaf) else None
-        tried = None if cover is not None else _Tried.asked(leaf, self, tries)
-
-        def outcome() -> Truths:
-            known: Cover | _Tried | None = cover if cover is not None else tried
-            if known is None:
-                raise TypeError("a condition is either cut or tried")
-            n, inside = self.cells.n.size, ends.inside
-            is_true, is_false = (np.full(n, known.null == wanted) for wanted in (TRUE, FALSE))
-            t, f = is_true.astype(np.float64), is_false.astype(np.float64)
-            truths = Truths(
-                t, f, is_true, is_true.copy(), is_false, is_false.copy(), t.copy(), f.copy()
-            )
-            likely = self._shared(known.inside(), known)
-            for name in Truths.__match_args__:
-                getattr(truths, name)[inside] = getattr(likely, name)
-            if ends.endless.any():
-                self._add_endless(truths, known)
-            return truths
-
-        return outcome
+        n, inside = self.cells.n.size, ends.inside
+        is_true, is_false = (np.full(n, known.null == wanted) for wanted in (TRUE, FALSE))
+        t, f = is_true.astype(np.float64), is_false.astype(np.float64)
+        truths = Truths(
+            t, f, is_true, is_true.copy(), is_false, is_false.copy(), t.copy(), f.copy()
+        )
+        likely = self._shared(known.inside(), known)
+        for name in Truths.__match_args__:
+            getattr(truths, name)[inside] = getattr(likely, name)
+        if ends.endless.any():
+            self._add_endless(truths, known)
+        return truths
 
     def _add_endless(self, truths: Truths, known: Cover | _Tried) -> None:
         """Say what ranges without an end tell; of those without any, as of NULL, nothing surely."""

@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import BoolArray, FloatArray, IntArray
 from kanon_db.algorithms.recoding.generalized_cells import Axis
 from kanon_db.answers.rows.cell_columns import (
+    Cells,
+    Flags,
     KnownCells,
     Listed,
+    NotReadError,
     Outcome,
     RangeColumn,
     RangeEnds,
     SetColumn,
+    Truths,
     ValueColumn,
     as_doubles,
 )
-from kanon_db.answers.rows.evidence import (
-    LARGEST,
-    Cells,
-    CellValues,
-    Codes,
-    Flags,
-    Listing,
-    Moments,
-    NotReadError,
-    Truths,
-    combinations,
-    distinct,
-)
 from kanon_db.answers.rows.pieces import Pieces, Unit
-from kanon_db.answers.tries import FALSE, TRUE, Combinations, Domain, Ranked, Tries
+from kanon_db.answers.tries import FALSE, TRUE, Combinations, Domain, Ranked, Tries, Truth
 from kanon_db.query import expressions as ex
 from kanon_db.query.layout import CellDescription
 
@@ -52,8 +44,118 @@ _FULL: Final = 8
 """So many conditions may have as many each."""
 
 
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """The values of each cell of a column, cell by cell."""
+
+    starts: IntArray  # (n_cells,): of the values of each cell, in the other arrays
+    lengths: IntArray
+    value: IntArray  # (n_listed,): numbers of values
+    w: FloatArray
+    evenly: FloatArray  # The shares if all values of a cell are equally likely
+    is_open: Flags
+    least: FloatArray  # Of what each stands for, if the column is summed; NaN where there is none
+    most: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """What is summed of the values of each cell, on average; NaN where there is nothing."""
+
+    x: FloatArray
+    evenly: FloatArray  # The same if all values of a cell are equally likely
+    xx: FloatArray
+    least: FloatArray
+    most: FloatArray
+    is_wild: Flags
+
+
+_DENSE: Final = 4
+_FEW: Final = 1 << 16
+"""So many combinations, beside as many times the number of types, have a place in an array each."""
+
+LARGEST: Final = 1 << 62
+
+Codes = Mapping[int, IntArray]
+"""The numbers of the cells of each type, by the number of the column."""
+
+
+def distinct(codes: Sequence[IntArray], sizes: Sequence[int]) -> tuple[IntArray, IntArray]:
+    """Find the distinct combinations of numbers.
+
+    Parameters
+    ----------
+    codes : sequence of ndarray of int, shape (n,)
+    sizes : sequence of int
+        What the numbers of each are below.
+
+    Returns
+    -------
+    first : ndarray of int64, shape (n_distinct,)
+        Where each combination occurs.
+    number : ndarray of int64, shape (n,)
+        The number of each combination.
+    """
+    packed, size = np.zeros(codes[0].size, dtype=np.int64), 1
+    for numbers, one in zip(codes, sizes, strict=True):
+        if size * one > LARGEST:
+            numbers_met, packed = np.unique(packed, return_inverse=True)
+            size = numbers_met.size
+        packed, size = packed * one + numbers, size * one
+    if size > _DENSE * packed.size + _FEW:
+        _, first, number = np.unique(packed, return_index=True, return_inverse=True)
+        return first, number
+    place = np.full(size, -1, dtype=np.int64)
+    place[packed] = np.arange(packed.size)
+    present = np.flatnonzero(place >= 0)
+    first = place[present]
+    place[present] = np.arange(present.size)
+    return first, place[packed]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The combinations of values that the cells of types may stand for."""
+
+    type_: IntArray  # (n_rows,): the type of each, ascending
+    w: FloatArray  # (n_rows,): its share of the type, and that if all values are equally likely
+    evenly: FloatArray
+    at: dict[int, IntArray]  # Where its value is in the listing of each listed column
+    first: IntArray  # (n_types,): the first row of each type
+
+
+def combinations(lists: Mapping[int, Listing], codes: Codes, n_types: int) -> Rows:
+    """List the combinations of the values that the cells of types may stand for.
+
+    `lists`: by the number of the column.
+    """
+    # `codes`: mapping of int to ndarray of int64, shape (n_types,).
+    each = np.arange(n_types)
+    if not lists:
+        return Rows(each, np.ones(n_types), np.ones(n_types), {}, each)
+    type_, w, evenly = each, np.ones(n_types), np.ones(n_types)
+    at: dict[int, IntArray] = {}
+    total = np.ones(n_types, dtype=np.int64)
+    for place, listing in lists.items():  # each row so far once for each value of the next column
+        cell = codes[place]
+        length = listing.lengths[cell]
+        total = total * length
+        start = listing.starts[cell]
+        if at:
+            length, start = length[type_], start[type_]
+        ends = np.cumsum(length)
+        at = {other: np.repeat(numbers, length) for other, numbers in at.items()}
+        at[place] = np.arange(ends[-1] if ends.size else 0)
+        at[place] += np.repeat(start - (ends - length), length)
+        type_, w = np.repeat(type_, length), np.repeat(w, length)
+        evenly = np.repeat(evenly, length)
+        w *= listing.w.take(at[place])
+        evenly *= listing.evenly.take(at[place])
+    return Rows(type_, w, evenly, at, np.cumsum(total) - total)
+
+
 class CellEvidence:
-    """:class:`~kanon_db.answers.rows.evidence.PieceReader` of what the server has tried.
+    """The pieces of one answer, from what the server has tried.
 
     Raises NotReadError when there is too much to be listed or tried.
     """
@@ -93,7 +195,7 @@ class CellEvidence:
         self.met: dict[tuple[int, ...], IntArray] = {}
         self._outcomes = self._want_outcomes(units)
         self._truths = {
-            leaf: tries.want_truth(leaf, self._combined(places))
+            leaf: cache(partial(_known, tries.want_truth(leaf, self._combined(places))))
             for unit in units
             for leaf, places in unit.by_value.items()
         }
@@ -105,7 +207,7 @@ class CellEvidence:
 
     def _want_outcomes(self, units: Sequence[Unit]) -> dict[ex.Expression, Outcome]:
         return {
-            leaf: self._columns[place].outcome(leaf, self._tries)
+            leaf: cache(self._columns[place].outcome(leaf, self._tries))
             for unit in units
             for leaf, place in unit.by_cell.items()
         }
@@ -176,27 +278,26 @@ class CellEvidence:
         summed = self._pieces.summed
         return summed is not None and summed.expression in self._tries.with_nan
 
-    def outcomes(self, leaf: ex.Expression, place: int) -> Truths:  # noqa: ARG002
+    def outcomes(self, leaf: ex.Expression) -> Truths:
         """Return what each cell of a column tells of a condition."""
         return self._outcomes[leaf]()
 
-    def tried(self, leaf: ex.Expression, places: Sequence[int]) -> Truths:  # noqa: ARG002
+    def tried(self, leaf: ex.Expression) -> Truths:
         """Return what each combination of values tells of a condition."""
-        truth = self._truths[leaf]()
-        return Truths.known(truth == TRUE, truth == FALSE)
+        return self._truths[leaf]()
 
-    def ends(self, leaf: ex.Expression, one: int, other: int) -> tuple[Any, ...]:  # noqa: ARG002
+    def ends(self, one: int, other: int) -> tuple[Any, ...]:
         """Return the places of the lower and upper ends of two columns' cells on their axis."""
         return self._ends(one, other)
 
-    def key(self, number: int, places: Sequence[int]) -> tuple[IntArray, list[str]]:  # noqa: ARG002
+    def key(self, number: int) -> tuple[IntArray, list[str]]:
         """Return the number of each combination's group value, and the values as JSON."""
         ranked: Ranked = self._keys[number]()
         if ranked.texts is None:
             raise NotReadError
         return ranked.ranks, list(ranked.texts)
 
-    def numbers(self, places: Sequence[int]) -> FloatArray:  # noqa: ARG002
+    def numbers(self) -> FloatArray:
         """Return the number of each combination of values; NaN where there is none."""
         numbers: FloatArray = self._numbers()
         return numbers
@@ -245,6 +346,10 @@ class CellEvidence:
         self.lists[place] = replace(self.lists[place], least=least, most=most)
 
 
+def _known(truth: Callable[[], Truth]) -> Truths:
+    return Truths.known(truth() == TRUE, truth() == FALSE)
+
+
 def _listing(listed: Listed, n_cells: int) -> Listing:
     lengths, none = np.bincount(listed.cell, minlength=n_cells), np.empty(0)
     return Listing(
@@ -263,8 +368,31 @@ def _average(listed: Listed, x: FloatArray, n_cells: int) -> FloatArray:
     return means
 
 
+class SharesBelow(Protocol):
+    """Of each cell, the share of its records whose value counts and is below a number."""
+
+    def __call__(self, number: float, *, is_included: bool) -> FloatArray:
+        """Return the shares; `is_included` counts the number itself, too."""
+
+
+@dataclass(frozen=True, eq=False)
+class CellValues:
+    """What numbers an expression on a column has in each of its cells, where a condition holds.
+
+    Numbers are those of double precision, whose order is PostgreSQL's: NaN is infinite.
+    """
+
+    truths: Truths  # Of the condition, which leaves NULLs out
+    hidden: Flags
+    least: FloatArray  # Infinite where it could be anything
+    most: FloatArray
+    places: FloatArray  # All finite ones that there are, ascending
+    below: SharesBelow
+    below_evenly: SharesBelow  # The same if all values of a cell are equally likely
+
+
 class ListedShares:
-    """:class:`~kanon_db.answers.rows.evidence.SharesBelow` of values that are listed.
+    """`SharesBelow` of values that are listed.
 
     `whole`: what the shares of each cell add up to. What is listed weighs what is known of it.
     """
@@ -389,7 +517,7 @@ def range_values(
 
 @dataclass(frozen=True, eq=False)
 class TriedColumn:
-    """:class:`~kanon_db.answers.rows.evidence.KnownColumn` whose values the server tries."""
+    """The distinct cells of one column, by their numbers, whose values the server tries."""
 
     name: str
     cells: KnownCells
@@ -427,6 +555,30 @@ class TriedColumn:
                 own.members[start:end].tolist() for start, end in zip(starts, ends, strict=True)
             )
         return 0
+
+
+class KnownTypes(Protocol):
+    """The types of records that a request tells apart, and what each of their cells tells."""
+
+    @property
+    def pieces(self) -> Pieces:
+        """What the pieces mean."""
+
+    @property
+    def read(self) -> CellEvidence:
+        """What each cell, and each value, tells."""
+
+    def all(self) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
+        """Return the numbers of the cells of some types, by the column, and their records."""
+
+    def column(self, name: str) -> TriedColumn:
+        """Return what is known of the cells of one column."""
+
+
+def is_unknown(read: CellEvidence, marked: Sequence[int]) -> bool:
+    """Whether more than half of a column's cells are suppressed."""
+    of = [read.cells[place] for place in marked]
+    return any(one.n[one.hidden].sum() > one.n.sum() / 2 for one in of)
 
 
 def apart_ranges(ranges: Iterable[tuple[float, float]]) -> int:

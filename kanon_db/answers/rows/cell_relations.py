@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.recoding.generalized_cells import Axis
 from kanon_db.answers.rows.cell_columns import (
+    Cells,
     KnownCells,
+    NotReadError,
     RangeColumn,
     RangeEnds,
     SetColumn,
     ValueColumn,
 )
-from kanon_db.answers.rows.evidence import Cells, NotReadError
 from kanon_db.answers.tries import ColumnValues, Domain, Fetcher
+from kanon_db.catalog.entries import Publication
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import labels, members_of, on_axis, place_of, texts
 from kanon_db.query.expressions import TEXT
 from kanon_db.query.layout import CellDescription, CellLayout, is_vague
 from kanon_db.query.sql import Constants, number_columns, speller, write
+from kanon_db.session.protocol import Row, Session, Value
 
 if TYPE_CHECKING:
     from kanon_db.publications.codes import Store
@@ -34,6 +37,28 @@ _RANGE: Final = [
     ("first", ">i4"), ("last", ">i4"), ("own", ">f8"),
 ]  # fmt: skip
 _MEMBER: Final = [("cell", ">i4"), ("value", ">i4"), ("w", ">f8")]
+
+
+class StatementRunner(Protocol):
+    """What reads published relations for a query."""
+
+    @property
+    def session(self) -> Session:
+        """Runs statements."""
+
+    @property
+    def publication(self) -> Publication:
+        """What is read."""
+
+    @property
+    def store(self) -> Store:
+        """The codes of its cells."""
+
+    def fetch(self, statement: str, *values: Value) -> list[Row]:
+        """Run a statement."""
+
+    def stream(self, n: int, statement: str, *values: Value) -> Iterator[Row]:
+        """Run a statement, and keep only `n` of its rows at a time."""
 
 
 @dataclass(frozen=True)

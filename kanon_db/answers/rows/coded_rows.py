@@ -12,15 +12,12 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.answers.likelihoods import OTHERWISE
-from kanon_db.answers.rows.evidence import (
+from kanon_db.answers.rows.cell_columns import Flags, NotFiniteError, NotReadError, Truths
+from kanon_db.answers.rows.cell_evidence import (
+    CellEvidence,
     Codes,
-    Flags,
     KnownTypes,
-    NotFiniteError,
-    NotReadError,
-    PieceReader,
     Rows,
-    Truths,
     combinations,
     distinct,
 )
@@ -105,9 +102,8 @@ def _every(parts: Iterator[Truths]) -> Truths:
 class Evaluator:
     """Finds how likely records of types are counted."""
 
-    def __init__(self, read: PieceReader, heartbeat: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, read: CellEvidence, heartbeat: Callable[[], None] = lambda: None) -> None:
         self._read, self._heartbeat = read, heartbeat
-        self._outcomes: dict[ex.Expression, Truths] = {}
 
     def chunks(self, unit: Unit, codes: Codes, n_types: int) -> Iterator[slice]:
         """Divide types into parts that do not have too many combinations of values.
@@ -140,9 +136,9 @@ class Evaluator:
         """
         leaves: dict[ex.Expression, Truths] = {}
         for leaf, place in unit.by_cell.items():
-            leaves[leaf] = self._of_cells(leaf, place).at(codes[place][rows.type_])
+            leaves[leaf] = self._read.outcomes(leaf).at(codes[place][rows.type_])
         for leaf, places in unit.by_value.items():
-            known = self._read_tried(leaf, places).at(self.combination(places, codes, rows))
+            known = self._read.tried(leaf).at(self.combination(places, codes, rows))
             if leaf in unit.compared:
                 known = self._compare_ends(leaf, unit.compared[leaf], known, codes, rows)
             leaves[leaf] = known
@@ -180,16 +176,6 @@ class Evaluator:
                 are_open |= self._read.lists[place].is_open[rows.at[place]]
         return are_open
 
-    def _of_cells(self, leaf: ex.Expression, place: int) -> Truths:
-        if leaf not in self._outcomes:
-            self._outcomes[leaf] = self._read.outcomes(leaf, place)
-        return self._outcomes[leaf]
-
-    def _read_tried(self, leaf: ex.Expression, places: Sequence[int]) -> Truths:
-        if leaf not in self._outcomes:
-            self._outcomes[leaf] = self._read.tried(leaf, places)
-        return self._outcomes[leaf]
-
     def _compare_ends(
         self,
         leaf: ex.Expression,
@@ -202,7 +188,7 @@ class Evaluator:
         if not isinstance(leaf, ex.Comparison):
             raise TypeError("two columns are compared")
         left, right = compared
-        ends = self._read.ends(leaf, left, right)
+        ends = self._read.ends(left, right)
         a, b = codes[left], codes[right]
         a_low, a_high, b_low, b_high = ends[0][a], ends[1][a], ends[2][b], ends[3][b]
         is_known = ends[4][a] & ends[5][b]
@@ -393,16 +379,14 @@ class TypeCounter:
     ) -> None:
         self._pieces, self._read, self._lists_all = types.pieces, types.read, lists_all
         self._evaluator = Evaluator(self._read, heartbeat)
-        keys = [
-            self._read.key(number, places) for number, (_, places) in enumerate(types.pieces.keys)
-        ]
+        keys = [self._read.key(number) for number in range(len(types.pieces.keys))]
         self._ranks = [ranks for ranks, _ in keys]
         self.texts = [texts for _, texts in keys]
         self._groups = _GroupNumbers([len(texts) for texts in self.texts])
         self._values = self._moments = None
         if self._pieces.summed is not None:
             if self._pieces.summed.moments is None:
-                self._values = self._read.numbers(self._pieces.summed.values)
+                self._values = self._read.numbers()
             else:
                 self._moments = self._read.moments()
         self._places_of_keys = [places for _, places in self._pieces.keys]

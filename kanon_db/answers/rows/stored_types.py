@@ -10,17 +10,9 @@ import numpy as np
 from kanon_db.algorithms.ground import arrays
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.answers.likelihoods import apart_from_required
-from kanon_db.answers.rows.cell_columns import KnownCells, RangeColumn, RangeEnds
-from kanon_db.answers.rows.cell_evidence import MOST_COMBINED, CellEvidence, TriedColumn
-from kanon_db.answers.rows.cell_relations import CellRelations
-from kanon_db.answers.rows.evidence import (
-    Cells,
-    Flags,
-    KnownColumn,
-    PieceReader,
-    StatementRunner,
-    distinct,
-)
+from kanon_db.answers.rows.cell_columns import Cells, Flags, KnownCells, RangeColumn, RangeEnds
+from kanon_db.answers.rows.cell_evidence import MOST_COMBINED, CellEvidence, TriedColumn, distinct
+from kanon_db.answers.rows.cell_relations import CellRelations, StatementRunner
 from kanon_db.answers.rows.pieces import Pieces
 from kanon_db.answers.tries import TRUE, ColumnValues, Combinations, StatementTries
 from kanon_db.catalog.entries import changed
@@ -67,7 +59,7 @@ def _has_codes(runner: StatementRunner, pieces: Pieces, layout: CellLayout) -> b
 
 
 class StoredTypes:
-    """:class:`~kanon_db.answers.rows.evidence.KnownTypes` of a store of codes.
+    """:class:`~kanon_db.answers.rows.cell_evidence.KnownTypes` of a store of codes.
 
     Where a calculation may fail, only cells of records that meet the other conditions are tried.
     """
@@ -92,9 +84,9 @@ class StoredTypes:
         self._columns: dict[int, KnownCells] = {}
         self._required = self._require()
         self._sizes: dict[int, int] = {}
-        self.read: PieceReader = self._evidence(room)
+        self.read = self._evidence(room)
 
-    def column(self, name: str) -> KnownColumn:
+    def column(self, name: str) -> TriedColumn:
         """Return what is known of the cells of one column."""
         own = self._columns[self.pieces.places[name]]
         return TriedColumn(name, own, StatementTries(self._runner, ()))
@@ -270,7 +262,7 @@ class StoredTypes:
                 number: Any = 0
                 for name, place in zip(names, places, strict=True):
                     number = number * self.read.n_values[place] + codes[name]
-                one = self.read.tried(part, places).surely[number]
+                one = self.read.tried(part).surely[number]
                 met = one if met is None else met & one
         return met
 
@@ -339,7 +331,7 @@ class ViewTypes:
             return relations.ends_of_two(runner, names[one], names[other])
 
         tries = StatementTries(runner, request.lookups)
-        self.read: PieceReader = CellEvidence(
+        self.read = CellEvidence(
             self.pieces, self._columns, tries, ends, lambda _: self._codes, has_types=True
         )
 
@@ -350,7 +342,7 @@ class ViewTypes:
             if self._n[some].any():
                 yield {place: own[some] for place, own in self._codes.items()}, self._n[some]
 
-    def column(self, name: str) -> KnownColumn:
+    def column(self, name: str) -> TriedColumn:
         """Return what is known of the cells of one column."""
         own = self._columns[self.pieces.places[name]]
         return TriedColumn(name, own, StatementTries(self._runner, ()))

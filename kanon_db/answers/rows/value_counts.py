@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 
 from kanon_db.algorithms.recoding.generalized_cells import fill_hidden
-from kanon_db.answers.rows.cell_evidence import ListedShares
+from kanon_db.answers.rows.cell_columns import Truths
+from kanon_db.answers.rows.cell_evidence import CellValues, KnownTypes, ListedShares, is_unknown
 from kanon_db.answers.rows.coded_rows import CellSums, TypeCounter, from_types, key_of_values
-from kanon_db.answers.rows.evidence import CellValues, KnownTypes, Truths, is_unknown
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Measure, Query

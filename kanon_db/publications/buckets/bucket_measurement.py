@@ -6,7 +6,7 @@ Attackers and readers see QIT and SAT only; the source scores what they say.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import permutations
@@ -47,14 +47,13 @@ from kanon_db.catalog.entries import Publication
 from kanon_db.metrics.count_queries import (
     CountErrors,
     CountQuery,
-    exact_counts,
 )
 from kanon_db.publications.buckets.bucket_workload import BucketWorkload, StoredLevels, recode
 from kanon_db.publications.codes import CodeTables, Store
 from kanon_db.publications.examination import AttackSession
 from kanon_db.publications.kind import (
+    Answerer,
     AttackTarget,
-    ComparedCounts,
     MeasuredPublication,
     Workload,
     accuracy_of,
@@ -62,9 +61,8 @@ from kanon_db.publications.kind import (
 )
 from kanon_db.publications.results import Attack, CountAccuracy
 from kanon_db.query.layout import QIT, SAT, BucketTables
-from kanon_db.session.protocol import fetch_one
 from kanon_db.transfer.cell_texts import ListedParts
-from kanon_db.transfer.values import DistinctValues, code_expression
+from kanon_db.transfer.values import DistinctValues, match_values
 
 
 def published_thresholds(
@@ -96,11 +94,6 @@ def published_thresholds(
     return [min(one, least) for one in known.thresholds(labels, counts).thresholds]
 
 
-Answerer = Callable[[Sequence[Any], Any, Sequence[CountQuery]], FloatArray]
-"""Answers count queries by codes of the source's values, given these of each quasi-identifier and
-of a sensitive attribute."""
-
-
 def evaluate_buckets(
     target: MeasuredPublication, workload: Workload, answer: Answerer
 ) -> list[CountAccuracy]:
@@ -117,12 +110,14 @@ def evaluate_buckets(
     Deviation: the answers are those of `estimate_count`, by the weights of values where these are
     published, and otherwise the paper's.
     """
-    attributes = target.publication.all_sensitive
+    attributes, layout = target.publication.all_sensitive, target.publication.layout
     # Each query has a condition on one of the attributes.
     first, further = divmod(workload.queries, len(attributes))
     shares = [first + (at < further) for at in range(len(attributes))]
     compared = [
-        _compare(target, replace(workload, queries=n), name, answer)
+        compare_counts(
+            target, replace(workload, queries=n), layout["quasi_identifiers"], name, answer
+        )
         for name, n in zip(attributes, shares, strict=True)
         if n
     ]
@@ -133,44 +128,13 @@ def evaluate_buckets(
     return accuracy_of(workload, errors, np.concatenate([expected for _, expected in compared]))
 
 
-def _compare(
-    target: MeasuredPublication, workload: Workload, attribute: str, answer: Answerer
-) -> tuple[CountErrors, FloatArray]:
-    """Answer random count queries on quasi-identifiers and one sensitive attribute."""
-    layout = target.publication.layout
-    target.session.phase("reading the source")
-    source = target.original([*layout["quasi_identifiers"], attribute])
-    values = [source.values(name) for name in layout["quasi_identifiers"]]
-    sensitive = source.values(attribute)
-
-    def count(chosen: Sequence[CountQuery]) -> IntArray:
-        codes = source.codes(values), source.codes([sensitive])[:, 0]
-        counts = exact_counts(*codes, chosen, pulse=target.pulse())
-        source.drop()
-        return counts
-
-    def estimate(chosen: Sequence[CountQuery]) -> FloatArray:
-        answers = answer(values, sensitive, chosen)
-        for column in (*values, sensitive):
-            column.drop()
-        return answers
-
-    return compare_counts(
-        workload,
-        [len(column.labels) for column in values],
-        len(sensitive.labels),
-        ComparedCounts(target.session.phase, source.hold, count, estimate),
-        target.pulse(),
-    )
-
-
 def answer_from_buckets(
     target: AttackTarget,
     columns: Sequence[DistinctValues],
     sensitive: DistinctValues,
     queries: Sequence[CountQuery],
 ) -> FloatArray:
-    """Answer count queries from the codes of the slots: see :meth:`.Kind.usefulness`."""
+    """Answer count queries from the codes of the slots: see :func:`.measure_usefulness`."""
     session, publication, name = target.session, target.publication, sensitive.column.name
     of = session, target.schema, publication.name, publication.layout
     store, tables = Store(session, CodeTables.of(*of)), BucketTables.of(*of)
@@ -179,7 +143,7 @@ def answer_from_buckets(
         n_bytes = tables.n_records * (store.columns[name].n_values + 8)
         hint = "measure buckets of a part of the source, or of fewer values"
         target.room.require_memory(n_bytes, f"the weights of {name}", hint)
-    places = [_match_values(store, values) for values in every]
+    places = [match_values(values, store.values(values.column.name)) for values in every]
     stored = [store.columns[values.column.name] for values in every]
     workload = BucketWorkload(
         stored, recode(queries, places), StoredLevels.read(store, tables, name)
@@ -188,18 +152,6 @@ def answer_from_buckets(
     for part in store.each([column.name for column in stored], workload):
         totals = totals + part
     return workload.estimates(totals)
-
-
-def _match_values(store: Store, values: DistinctValues) -> IntArray:
-    """Find the source's code of each published value of a column; -1 for what is gone."""
-    session, column = store.session, values.column
-    row = fetch_one(
-        session,
-        f"SELECT string_agg(int4send({code_expression('s.v', values, 'd')}), ''::bytea"
-        f" ORDER BY s.i) AS codes FROM ({store.values(column.name)}) AS s"
-        f" LEFT JOIN {values.table} AS d ON s.v {column.operator(session, '=')} d.value",
-    )
-    return np.frombuffer(row["codes"] or b"", ">i4").astype(np.int64)
 
 
 MOST_CANDIDATES: Final = 1_000_000

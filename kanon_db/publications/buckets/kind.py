@@ -23,7 +23,6 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.sources import require_sensitive
 from kanon_db.errors import InvalidParameterError
-from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications.buckets import assignment_methods
 from kanon_db.publications.buckets._derived_tables import (
     write_batch,
@@ -66,7 +65,6 @@ from kanon_db.publications.kind import (
     MethodResult,
     PublishedBuckets,
     RedrawnBuckets,
-    Usefulness,
     Workload,
     Written,
     bytes_of_texts,
@@ -100,7 +98,6 @@ from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import (
     CodedColumn,
     DistinctCombinations,
-    DistinctValues,
     distinct_values,
     number_column,
     read_codes,
@@ -796,18 +793,6 @@ class Buckets(Kind):
     def evaluate(self, target: AttackTarget, workload: Workload) -> Sequence[CountAccuracy]:
         """See :func:`evaluate_buckets`."""
         return evaluate_buckets(target, workload, partial(answer_from_buckets, target))
-
-    def usefulness(
-        self,
-        target: AttackTarget,
-        columns: Sequence[DistinctValues],
-        sensitive: DistinctValues | None,
-        queries: Sequence[CountQuery],
-    ) -> Usefulness:
-        """See :func:`answer_from_buckets`; quasi-identifiers are published as they are."""
-        assert sensitive is not None  # noqa: S101  # buckets have one
-        answers = answer_from_buckets(target, columns, sensitive, queries)
-        return Usefulness(answers, np.zeros(len(columns)))
 
     def attack(self, target: AttackTarget) -> Sequence[Attack]:
         """See :func:`attack_buckets`."""

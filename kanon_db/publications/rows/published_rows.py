@@ -30,12 +30,11 @@ from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.recoding.generalized_cells import Ranges, RowClasses, Sets
 from kanon_db.catalog.entries import Publication
 from kanon_db.errors import SchemaMismatchError
-from kanon_db.metrics.count_queries import CountQuery, column_losses, row_counts
 from kanon_db.publications.examination import AttackSession
 from kanon_db.publications.guarantees import SensitiveCounts
-from kanon_db.publications.kind import AttackTarget, Usefulness
+from kanon_db.publications.kind import AttackTarget
 from kanon_db.publications.results import Attack
-from kanon_db.query.layout import ANYTHING, RARITY
+from kanon_db.query.layout import ANYTHING
 from kanon_db.session.protocol import fetch_one
 from kanon_db.transfer.columns import ColumnType, Relation, column_types, find_relation, text_in_set
 from kanon_db.transfer.snapshot import Snapshot, take_snapshot
@@ -49,17 +48,6 @@ from kanon_db.transfer.values import (
 )
 
 _CLOSED, _NULL, _ANYTHING = 1, 2, 3  # kinds of ranges; of any other kind, the upper end is open
-
-
-@dataclass(frozen=True, eq=False)
-class RowCodes:
-    """Published rows as codes."""
-
-    # The distinct cells of each quasi-identifier, by the codes of the source's values.
-    cells: Sequence[Ranges | Sets]
-    numbers: CodeArray  # shape (n_rows, n_qi); which of them each row has
-    # Shape (n_rows,); the code of each row's sensitive value; 0 without a sensitive attribute.
-    values: IntArray
 
 
 def classes_of_rows(numbers: CodeArray) -> tuple[IntArray, IntArray]:
@@ -193,60 +181,6 @@ def _sets(distinct: DistinctValues, column: DistinctValues) -> Sets:
     return Sets(codes.astype(np.int32), ends)
 
 
-def answer_from_rows(
-    target: AttackTarget,
-    columns: Sequence[DistinctValues],
-    sensitive: DistinctValues | None,
-    queries: Sequence[CountQuery],
-    *,
-    shares_cells: bool,  # whether the rows with the same cells are a class
-) -> Usefulness:
-    """See :meth:`.Kind.usefulness`."""
-    session, layout = target.session, target.publication.layout
-    relation = Relation(target.schema, target.publication.name)
-    names = [cell["name"] for cell in layout["quasi_identifiers"]]
-    pattern = [layout["pattern"]] if layout.get("pattern") else []
-    its_column = [] if sensitive is None else [sensitive.column.name]
-    view = take_snapshot(session, relation, [*names, *pattern, *its_column], target.room)
-    _, oid, _ = find_relation(session, relation.quoted(session))
-    cells, numbers = read_cells(
-        view, column_types(session, oid), layout["quasi_identifiers"], columns, pattern
-    )
-    values = np.zeros(view.n_records, dtype=np.int64)
-    if sensitive is not None:
-        values = read_known_codes(view, [sensitive])[:, 0].astype(np.int64)
-    view.drop()
-    described = {cell["name"]: cell for cell in layout["quasi_identifiers"]}
-    answers = estimate_row_counts(
-        target.publication, [described[column.column.name] for column in columns],
-        RowCodes(cells, numbers, values), queries, target.pulse(), shares_cells=shares_cells,
-    )  # fmt: skip
-    n_codes = [len(column.labels) for column in columns]
-    losses = column_losses(cells, numbers, n_codes, target.publication.left_out)
-    return Usefulness(answers, losses)
-
-
-def estimate_row_counts(
-    publication: Publication,
-    described: Sequence[Mapping[str, Any]],  # the cells of each column, in the order of the codes
-    read: RowCodes,
-    queries: Sequence[CountQuery],
-    pulse: Pulse,
-    *,
-    shares_cells: bool,  # as of `answer_from_rows`
-) -> FloatArray:
-    """Answer queries from rows whose values have the same codes as in the source."""
-    layout = publication.layout
-    _, first = classes_of_rows(read.numbers)
-    return row_counts(
-        read.cells, read.numbers, read.numbers[first], read.values, queries,
-        matches=None if shares_cells else int(publication.parameters["k"]),
-        n_left_out=publication.left_out, pulse=pulse,
-        rarity=RARITY if layout.get("pattern") else 1.0,
-        coarse=[bool(cell.get("is_coarse")) for cell in described],
-    )  # fmt: skip
-
-
 MOST_COMPARISONS: Final = 1_000_000_000
 """Comparisons of a person with a class, or of a row with a person, that may be made."""
 
@@ -286,14 +220,15 @@ class AttackedRows:
     @classmethod
     def of(
         cls,
-        read: RowCodes,
+        cells: Sequence[Ranges | Sets],  # the distinct cells of each quasi-identifier
+        numbers: CodeArray,  # shape (n_rows, n_qi); which of them each row has
         codes: CodeArray,
         n_codes: Sequence[int],  # the number of values of each quasi-identifier in the source
         values: Sequence[AttackedValues],
     ) -> Self:
         """Gather rows into classes, and set the source against them."""
-        class_of_row, first = classes_of_rows(read.numbers)
-        covering = RowClasses(read.cells, read.numbers[first], n_codes)
+        class_of_row, first = classes_of_rows(numbers)
+        covering = RowClasses(cells, numbers[first], n_codes)
         return cls(covering, class_of_row, codes, values)
 
     def with_values(self, of: AttackedValues | None) -> PublishedRows:
@@ -346,8 +281,7 @@ def read_rows(target: AttackTarget) -> AttackedRows:
     source.drop()
     view.drop()
     n_codes = [len(column.labels) for column in columns]
-    nothing = np.zeros(len(numbers), dtype=np.int64)
-    return AttackedRows.of(RowCodes(cells, numbers, nothing), codes, n_codes, values)
+    return AttackedRows.of(cells, numbers, codes, n_codes, values)
 
 
 def attack_read_rows(

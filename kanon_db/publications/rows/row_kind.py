@@ -30,7 +30,6 @@ from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
 from kanon_db.declaration import unknown
 from kanon_db.errors import TooFewError
-from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications.examination import AttackSession
 from kanon_db.publications.guarantees import SensitiveCounts, rows_in_words
 from kanon_db.publications.kind import (
@@ -38,7 +37,6 @@ from kanon_db.publications.kind import (
     Job,
     Kind,
     PublishedClasses,
-    Usefulness,
     Written,
 )
 from kanon_db.publications.relations import (
@@ -62,7 +60,6 @@ from kanon_db.publications.rows.distinct_cells import (
 from kanon_db.publications.rows.published_rows import (
     AttackedRows,
     ValueBounds,
-    answer_from_rows,
     attack_read_rows,
     read_rows,
 )
@@ -100,7 +97,7 @@ from kanon_db.transfer.columns import (
     with_numbers,
 )
 from kanon_db.transfer.snapshot import Size
-from kanon_db.transfer.values import DistinctValues, read_known_codes
+from kanon_db.transfer.values import read_known_codes
 
 _USE: Mapping[str, str] = {
     "range": "A range holds the record's own value; an end in a square bracket belongs to it, one"
@@ -337,16 +334,6 @@ class RowKind(Kind):
     ) -> Deductions | None:
         """Return what follows from the method; `attributes` describe the source's columns."""
         return None
-
-    def usefulness(
-        self,
-        target: AttackTarget,
-        columns: Sequence[DistinctValues],
-        sensitive: DistinctValues | None,
-        queries: Sequence[CountQuery],
-    ) -> Usefulness:
-        """See :func:`.answer_from_rows`."""
-        return answer_from_rows(target, columns, sensitive, queries, shares_cells=self.shares_cells)
 
     def attack(self, target: AttackTarget) -> Sequence[Attack]:
         """See :meth:`play`."""

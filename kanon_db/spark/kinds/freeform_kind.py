@@ -41,6 +41,7 @@ from kanon_db.spark._coded_records import (
     write_coded_records,
 )
 from kanon_db.spark._publication_folder import digest_of_table
+from kanon_db.spark._row_store import rows_of
 from kanon_db.spark._spark_kind import SparkJob, SparkResult
 from kanon_db.spark._tables import RECORD, PublishedTables
 from kanon_db.spark.environment import failures_as_errors, through_arrow
@@ -55,7 +56,6 @@ from kanon_db.spark.kinds.row_files import (
     measure_rows,
     name_copied_columns,
     require_room,
-    rows_of,
     write_rows,
 )
 

@@ -59,6 +59,7 @@ from kanon_db.spark._coded_records import (
     sensitive_column,
     write_coded_records,
 )
+from kanon_db.spark._row_store import rows_of
 from kanon_db.spark._spark_kind import SparkJob, SparkResult
 from kanon_db.spark._tables import RECORD, PublishedTables, fetch_one, text_of_column
 from kanon_db.spark.environment import failures_as_errors, quote_column, through_arrow
@@ -73,7 +74,6 @@ from kanon_db.spark.kinds.row_files import (
     measure_rows,
     name_copied_columns,
     require_room,
-    rows_of,
     write_rows,
 )
 from kanon_db.transfer.columns import ColumnType

@@ -10,7 +10,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
@@ -19,26 +19,43 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
 from kanon_db.algorithms.recoding.microdata import Attribute
+from kanon_db.answers.rows.cell_columns import RangeColumn, SetColumn, ValueColumn
+from kanon_db.answers.rows.row_workload import (
+    AskedColumn,
+    AskedNumbers,
+    AskedValues,
+    TypedColumn,
+    answer_from_types,
+)
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.errors import InfeasibleError
-from kanon_db.metrics.count_queries import CountQuery, exact_counts
+from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications import KINDS
-from kanon_db.publications.kind import ComparedCounts, Workload, accuracy_of, compare_counts
+from kanon_db.publications.kind import Workload, accuracy_of, compare_counts
 from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
 from kanon_db.publications.rows.distinct_cells import ClassSizes
 from kanon_db.publications.rows.published_rows import (
     AttackedRows,
     AttackedValues,
-    RowCodes,
     classes_of_rows,
-    estimate_row_counts,
     single_values,
 )
 from kanon_db.publications.rows.row_kind import RowKind, row_layout
 from kanon_db.query.layout import RowView
 from kanon_db.spark._coded_records import CodedQuasiIdentifier, number_of_value, other_columns
 from kanon_db.spark._publication_folder import digest_of_table
+from kanon_db.spark._row_store import (
+    LOWER_END,
+    UPPER_END,
+    CountedColumn,
+    CountedRecordTypes,
+    add_value_shares,
+    cell_layout,
+    rows_of,
+    view_of,
+)
 from kanon_db.spark._spark_kind import (
+    MOST_RECORDS_ON_DRIVER,
     NumberedColumn,
     ReadColumns,
     SparkJob,
@@ -46,10 +63,10 @@ from kanon_db.spark._spark_kind import (
     SparkTarget,
     read_columns,
 )
+from kanon_db.spark._spark_query import axis_values, coordinate
 from kanon_db.spark._tables import (
     ORDER_KEY,
     RECORD,
-    SCHEMA,
     PublishedTables,
     folder_of,
     text_of_column,
@@ -69,10 +86,6 @@ if TYPE_CHECKING:
 # A range of ``[20, 40]`` is ``{lower: 20, upper: 40}``; a NULL stands for NULL, and a range without
 # ends for anything, NULL too. PostgreSQL's range of the type that the layout names follows from it:
 # ``int4range(lower, upper, '[]')``. A set has texts, of which one may be NULL.
-
-
-LOWER_END: Final = "lower"
-UPPER_END: Final = "upper"
 
 
 def cell_of(place: int) -> str:
@@ -327,16 +340,6 @@ def all_covered(columns: Sequence[CodedQuasiIdentifier]) -> Column:
     return reduce(and_, inside)
 
 
-def view_of(tables: PublishedTables, publication: Publication) -> RowView:
-    """Return the names of a publication of rows."""
-    return RowView.of(tables, SCHEMA, publication.name, publication.layout)
-
-
-def rows_of(tables: PublishedTables, publication: Publication) -> DataFrame:
-    """Return the published rows."""
-    return tables.frames[publication.name]
-
-
 def check_columns(rows: DataFrame, publication: Publication) -> Check:
     """Check that the rows have the published columns."""
     columns = list(publication.layout["columns"])
@@ -405,12 +408,6 @@ class CodedRows:
         """Return the codes of the source's records, shape (n_people, n_qi)."""
         return self.source.codes(self.columns)
 
-    def its_values(self, sensitive: NumberedColumn | None) -> IntArray:
-        """Return the codes of the source's first sensitive values; 0 where there are none."""
-        if sensitive is None:
-            return np.zeros(self.source.table.num_rows, dtype=np.int64)
-        return sensitive.codes(self.source.table[self.sensitive[0]]).astype(np.int64)
-
     def values(self) -> list[AttackedValues]:
         """Return the values of each sensitive attribute, by the codes of the rows."""
         attacked = []
@@ -423,8 +420,8 @@ class CodedRows:
             attacked.append(AttackedValues(name, counted, of_rows, of_people))
         return attacked
 
-    def coded(self, sensitive: NumberedColumn | None) -> RowCodes:
-        """Return the cells of the rows, and their first values by the codes of some."""
+    def coded(self) -> tuple[list[Ranges | Sets], CodeArray]:
+        """Return the distinct cells of each column, and the number of each row's."""
         cells: list[Ranges | Sets] = []
         numbers = np.empty((self.rows.table.num_rows, len(self.cells)), dtype=np.int32)
         its_cells: Ranges | Sets
@@ -437,10 +434,7 @@ class CodedRows:
                 case _:
                     its_cells, numbers[:, place] = self._values(place, column)
             cells.append(its_cells)
-        values = np.zeros(len(numbers), dtype=np.int64)
-        if sensitive is not None:
-            values = sensitive.codes(self.rows.table[_value(0)]).astype(np.int64)
-        return RowCodes(cells, numbers, values)
+        return cells, numbers
 
     def _ranges(self, place: int, column: NumberedColumn) -> tuple[Ranges, IntArray]:
         """Find the codes within ranges."""
@@ -562,35 +556,61 @@ class SparkRows(SparkKind):
     def attack(self, target: SparkTarget) -> list[Attack]:
         """Play all attacks; see :func:`published_rows.attack_read_rows`."""
         read = CodedRows.of(target)
-        attacked = AttackedRows.of(read.coded(None), read.codes(), read.n_codes, read.values())
+        attacked = AttackedRows.of(*read.coded(), read.codes(), read.n_codes, read.values())
         kind = _in_postgresql(target)
         return kind.play(target.session, target.pulse(), target.publication, attacked, {})
 
     def evaluate(self, target: SparkTarget, workload: Workload) -> list[CountAccuracy]:
-        """Compare the answers of :mod:`rows.published_rows` with the source."""
-        target.session.phase("reading the source")
-        read = CodedRows.of(target)
-        sensitive = read.source.values(read.sensitive[0]) if read.sensitive else None
+        """Compare the answers to random count queries with the source."""
+        publication = target.publication
+        names = [str(cell["name"]) for cell in publication.layout["quasi_identifiers"]]
+        sensitive = next(iter(publication.all_sensitive), None)
+        answer = partial(answer_from_files, target)
+        return accuracy_of(workload, *compare_counts(target, workload, names, sensitive, answer))
 
-        def count(chosen: Sequence[CountQuery]) -> IntArray:
-            its = read.its_values(sensitive).astype(np.int32)
-            return exact_counts(read.codes(), its, chosen, pulse=target.pulse())
 
-        def estimate(chosen: Sequence[CountQuery]) -> FloatArray:
-            return estimate_row_counts(
-                target.publication, target.publication.layout["quasi_identifiers"],
-                read.coded(sensitive), chosen, target.pulse(),
-                shares_cells=_in_postgresql(target).shares_cells,
-            )  # fmt: skip
+def answer_from_files(
+    target: SparkTarget,
+    columns: Sequence[NumberedColumn],
+    sensitive: NumberedColumn | None,
+    queries: Sequence[CountQuery],
+) -> FloatArray:
+    """Answer count queries from the types of records, as :func:`.answer_from_rows`."""
+    publication = target.publication
+    every = [*columns, *([] if sensitive is None else [sensitive])]
+    names = [values.column.name for values in every]
+    layout = cell_layout(target.session, publication, is_paper=False)
+    rows = rows_of(target.session.tables, publication)
+    layout, shares = add_value_shares(layout, rows, publication, names, lambda _, find: find())
+    pattern = publication.layout.get("pattern")
+    counted = CountedRecordTypes.of(
+        rows, layout, names, pattern, shares, most=MOST_RECORDS_ON_DRIVER
+    )
+    known = [
+        TypedColumn(_match_cells(column, values), place)
+        for place, (column, values) in enumerate(zip(counted.columns, every, strict=True))
+    ]
+    types = [(dict(enumerate(counted.codes)), counted.n)]
+    own, last = known[: len(columns)], None if sensitive is None else known[-1]
+    heartbeat = target.session.heartbeat
+    return answer_from_types(types, own, last, queries, layout, heartbeat).answers
 
-        counts = compare_counts(
-            workload,
-            read.n_codes,
-            1 if sensitive is None else len(sensitive),
-            ComparedCounts(target.session.phase, read.source.hold, count, estimate),
-            target.pulse(),
-        )
-        return accuracy_of(workload, *counts)
+
+def _match_cells(counted: CountedColumn, values: NumberedColumn) -> AskedColumn:
+    """Find the source's values among those that cells may stand for."""
+    cells = counted.cells
+    if isinstance(cells, RangeColumn):
+        type_ = cells.cell.column.type
+        at = axis_values(values.array.drop_null(), type_)
+        places = np.array(at if cells.ends.at is None else [coordinate(one, type_) for one in at])
+        return AskedNumbers(cells, places, len(values))
+    if isinstance(cells, SetColumn):
+        code_of = {text: code for code, text in enumerate(values.labels)}
+        codes = np.array([code_of.get(text, -1) for text in counted.texts])
+        return AskedValues(cells, codes, len(values))
+    if not isinstance(cells, ValueColumn):
+        raise TypeError("cells are values, sets or ranges")
+    return AskedValues(cells, values.codes(counted.values).astype(np.int64), len(values))
 
 
 def _in_postgresql(target: SparkTarget) -> RowKind:

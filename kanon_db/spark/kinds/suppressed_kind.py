@@ -48,6 +48,7 @@ from kanon_db.spark._coded_records import (
     read_quasi_identifiers,
     write_coded_records,
 )
+from kanon_db.spark._row_store import view_of
 from kanon_db.spark._spark_kind import SparkJob, SparkResult
 from kanon_db.spark._tables import ORDER_KEY, RANK_KEY, RECORD, PublishedTables
 from kanon_db.spark.environment import failures_as_errors, quote_column, through_arrow
@@ -58,7 +59,6 @@ from kanon_db.spark.kinds.row_files import (
     cell_of,
     compare_with_source,
     keep_recoded,
-    view_of,
     write_rows,
 )
 

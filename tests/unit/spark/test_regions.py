@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanon_db.answers.rows.cell_columns import Cover, RangeColumn, RangeEnds
-from kanon_db.answers.rows.evidence import Cells, Truths
+from kanon_db.answers.rows.cell_columns import Cells, Cover, RangeColumn, RangeEnds, Truths
 from kanon_db.answers.tries import FALSE, TRUE, UNKNOWN
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Type
