@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-MOST_FILES, MOST_LINES, MOST_MODULES = 245, 900, 12
+MOST_FILES, MOST_LINES, MOST_MODULES = 246, 900, 12
 """Of the package, of a module, and of a folder."""
 
 ORDER = (

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations_with_replacement, compress, permutations, product
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from kanon_db.algorithms.attacks import (
     Deductions,
+    MatchCount,
     TableCounts,
     count_tables,
     deduce_from_patterns,
@@ -169,15 +171,17 @@ def with_patterns(method: str, **options: Any) -> Publish:
     return publish
 
 
-def along_matches(method: str, **options: Any) -> Publish:
+def along_matches(method: str, *, k: int = K, **options: Any) -> Publish:
     """Publish freeform rows: each record may be drawn for any row of a perfect matching."""
-    request = request_of("freeform", method=method, k=K, options=options)
+    request = request_of("freeform", method=method, k=k, options=options)
 
     def publish(data: Microdata) -> Iterator[Rows]:
         found = getattr(freeform_methods, method)(data, request, UNLIMITED).result
         shown = _shown(cells_of_matches(data, found.matches), data.n_records)
         matched = [set(own) for own in found.matches.tolist()]
         records = _records(data)
+        if method == "k_concealment":  # whose records keep their own rows
+            matched = [{row} for row in range(data.n_records)]
         for order in permutations(range(data.n_records)):
             if all(one in matched[row] for row, one in enumerate(order)):
                 yield _sorted((shown[row], records[one]) for row, one in enumerate(order))
@@ -222,6 +226,16 @@ def tight(covering: RowClasses, sizes: Any) -> Deductions:
 def uncut(covering: RowClasses, sizes: Any) -> Deductions:
     """Deduce from Mondrian's classes."""
     return Deductions(K, np.ones(len(covering.n_codes), dtype=np.bool_), is_uncut=True)
+
+
+def matched(covering: RowClasses, sizes: Any, k: int = K) -> Deductions:
+    """Deduce from rows that match k records each."""
+    return replace(tight(covering, sizes), k=k, matches=MatchCount.EXACTLY_K)
+
+
+def loosely_matched(covering: RowClasses, sizes: Any) -> Deductions:
+    """Deduce from rows that match K records or more."""
+    return replace(tight(covering, sizes), matches=MatchCount.AT_LEAST_K)
 
 
 def in_turn(covering: RowClasses, sizes: Any) -> Deductions:
@@ -274,7 +288,7 @@ class Case(NamedTuple):
     """What is published, what the attack deduces, and of how many records."""
 
     publish: Publish
-    deduce: Deduce | None
+    deduce: Deduce
     n_records: int
     domain: Domain = LARGE
 
@@ -295,8 +309,18 @@ CASES = {
         with_patterns("greedy", order="drawn"), in_an_order_that_is_drawn, 4
     ),
     "suppressed, optimal": Case(with_patterns("optimal"), at_least_cost, 5, SMALL),
-    "freeform, sort_greedy": Case(along_matches("sort_greedy", refine=False), None, 4),
-    "freeform, ring": Case(along_matches("ring"), None, 4),
+    "freeform, sort_greedy, not refined": Case(
+        along_matches("sort_greedy", refine=False), matched, 4
+    ),
+    "freeform, sort_greedy": Case(along_matches("sort_greedy"), matched, 4),
+    "freeform, sort_greedy, k = 3": Case(
+        along_matches("sort_greedy", k=3), partial(matched, k=3), 5
+    ),
+    "freeform, optimal": Case(along_matches("optimal"), matched, 4, SMALL),
+    "freeform, ring": Case(along_matches("ring"), matched, 4),
+    "freeform, k_concealment": Case(
+        along_matches("k_concealment", allow_weaker=True), loosely_matched, 4
+    ),
 }
 
 
@@ -307,7 +331,7 @@ def main() -> None:
     for name, (publish, deduce, n_records, domain) in CASES.items():
         found = [one for one in publications(publish, n_records, domain) if one.n_cells]
         within = sum(one.within for one in found)
-        left = sum(leave(one, deduce).remaining for one in found) if deduce else within
+        left = sum(leave(one, deduce).remaining for one in found)
         bits = (within, left, sum(one.exact for one in found))
         n_cells = sum(one.n_cells for one in found)
         known = sum(one.n_known for one in found) / n_cells

@@ -128,14 +128,11 @@ def check_refinement(kind: str, found: Found) -> None:
         linked = found["refinement: linking a row"]
         assert linked["bound"] == found["linking a row"]["bound"]
         assert found["linking a row"]["rate"] < linked["rate"] <= linked["bound"]
-    assert {name for name in found if name.startswith("refinement")} == (
-        set() if kind == "freeform" else names
-    )
-    for name in names & found.keys():
+    assert {name for name in found if name.startswith("refinement")} == names
+    for name in names:
         assert found[name]["people"] > 0
         assert 0 <= found[name]["rate"] <= 1
-    if kind != "freeform":
-        assert 0 < found["refinement"]["rate"] < 1
+    assert 0 < found["refinement"]["rate"] < 1
 
 
 def check_some_come_and_go(parties: Parties) -> None:

@@ -22,15 +22,18 @@ from kanon_db.algorithms.attacks.bucket_beliefs import (
     sweep_orders,
     weights_of_source,
 )
-from kanon_db.algorithms.attacks.row_attacks import (
+from kanon_db.algorithms.attacks.refinement import (
     Deductions,
+    MatchCount,
     Preference,
-    PublishedRows,
-    RowGuesses,
-    SampledRows,
     TableCounts,
     count_tables,
     deduce_from_patterns,
+)
+from kanon_db.algorithms.attacks.row_attacks import (
+    PublishedRows,
+    RowGuesses,
+    SampledRows,
     downcode,
     guess_people,
     single_out,
@@ -44,6 +47,7 @@ __all__ = [
     "BucketValues",
     "Deductions",
     "Guesses",
+    "MatchCount",
     "PairCounts",
     "Preference",
     "PublishedRows",

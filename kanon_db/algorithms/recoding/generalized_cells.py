@@ -748,6 +748,33 @@ class RowClasses:
             chosen = kept if isinstance(chosen, slice) else chosen[kept]
         return chosen if not isinstance(chosen, slice) else np.arange(self.n_classes)
 
+    def overlapping(self, number: int) -> IntArray:
+        """Return the classes that share a value with a class in each attribute, ascending."""
+        chosen: IntArray | slice = slice(None)
+        for attribute in self._narrowest_first:
+            cells, ends = self.cells[attribute], self._low_high[attribute]
+            if ends is not None:
+                (low, high), (first, last) = ends[:, chosen], ends[:, number]
+                meets = (low <= last) & (first <= high)
+            else:
+                assert isinstance(cells, Sets)  # noqa: S101  # for the type checker
+                has = self.values_of(number, attribute)[cells.codes]
+                meets = np.logical_or.reduceat(has, cells.ends - cells.sizes)
+                meets = meets[self.cell_of_class[chosen, attribute]]
+            kept = np.flatnonzero(meets)
+            chosen = kept if isinstance(chosen, slice) else chosen[kept]
+        return chosen if not isinstance(chosen, slice) else np.arange(self.n_classes)
+
+    def cover(self, attribute: int, codes: IntArray, classes: IntArray) -> BoolArray:
+        """Tell which codes the cells of classes cover, shape (n_codes, n_classes)."""
+        ends = self._low_high[attribute]
+        if ends is not None:
+            low, high = ends[:, classes]
+            inside: BoolArray = (low <= codes[:, np.newaxis]) & (codes[:, np.newaxis] <= high)
+            return inside
+        cell = self.cell_of_class[classes, attribute]
+        return np.stack([self._having(attribute, code)[cell] for code in codes.tolist()])
+
     def people_of(self, number: int, codes: CodeArray) -> IntArray:
         """Return the people whom the cells of a class cover, ascending.
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
+from kanon_db.algorithms.attacks import Deductions, MatchCount
 from kanon_db.algorithms.freeform import (
     Assignments,
     FreeformMatches,
@@ -40,6 +41,7 @@ from kanon_db.publications.results import Check, Examination
 from kanon_db.publications.rows.distinct_cells import (
     ClassSizes,
 )
+from kanon_db.publications.rows.published_rows import AttackedRows
 from kanon_db.publications.rows.row_kind import (
     RecodedRows,
     RowKind,
@@ -47,6 +49,7 @@ from kanon_db.publications.rows.row_kind import (
     bytes_of_shares,
     check_cells,
     loss_metrics,
+    tight_attributes,
 )
 from kanon_db.publications.rows.row_relations import check_digest, digest_rows
 from kanon_db.query.layout import RECODED_SUFFIXES, RowView
@@ -113,7 +116,7 @@ def check_graph(k: int, originals: int, published: int, outside: int, *, holds: 
     originals, published : int
         Fewest that a record matches on either side.
     outside : int
-        Matches outside their cells.
+        MatchCount outside their cells.
     holds : bool
     """
     return Check(
@@ -268,6 +271,19 @@ class FreeformRows(RowKind):
         return replace(
             found, result=(rows, cells, drawn, check, measure_freeform(microdata, cells))
         )
+
+    def deductions(
+        self,
+        publication: Publication,
+        attacked: AttackedRows,  # noqa: ARG002
+        attributes: Mapping[str, Mapping[str, Any]],  # noqa: ARG002
+    ) -> Deductions:
+        """Rows cover the records that they match, and each record is matched as often."""
+        is_weaker = publication.method == "k_concealment"
+        return Deductions(
+            int(publication.parameters["k"]), tight_attributes(publication),
+            matches=MatchCount.AT_LEAST_K if is_weaker else MatchCount.EXACTLY_K,
+        )  # fmt: skip
 
     def write(self, job: Job[FreeformRequest], found: MethodResult) -> Written:
         """Write cells and rows; check every original value with all its cells."""

@@ -86,6 +86,7 @@ from kanon_db.publications.rows.row_kind import (
     bytes_of_shares,
     check_cells,
     loss_metrics,
+    tight_attributes,
 )
 from kanon_db.publications.rows.row_relations import (
     RowsWithEntities,
@@ -764,7 +765,7 @@ class Generalized(RowKind):
         attributes: Mapping[str, Mapping[str, Any]],  # noqa: ARG002
     ) -> Deductions:
         """Cells are tight; a class of Mondrian's that nothing has changed since cannot be cut."""
-        cells, given = publication.layout["quasi_identifiers"], publication.parameters
+        given = publication.parameters
         is_cut_only = (
             publication.method == "mondrian"
             and (given["options"].get("cut") or "strict") == "strict"
@@ -772,8 +773,7 @@ class Generalized(RowKind):
             and not Fraction(str(given["max_suppressed"]))
             and bool(publication.layout.get(AT_ONCE))
         )
-        is_tight = np.array([not cell.get("is_coarse") for cell in cells])
-        return Deductions(int(given["k"]), is_tight, is_uncut=is_cut_only)
+        return Deductions(int(given["k"]), tight_attributes(publication), is_uncut=is_cut_only)
 
     def partition(
         self, session: Session, schema: str, publication: Publication

@@ -359,6 +359,11 @@ class RowKind(Kind):
         )  # fmt: skip
 
 
+def tight_attributes(publication: Publication) -> BoolArray:
+    """Tell whose cells cover no more than their records; others are coarsened."""
+    return np.array([not cell.get("is_coarse") for cell in publication.layout["quasi_identifiers"]])
+
+
 def check_k(job: Job[Any], k: int) -> None:
     """Refuse a k that is larger than the table, or than the number of entities in it.
 

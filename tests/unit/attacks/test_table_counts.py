@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import product
+from itertools import combinations, product
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from kanon_db.algorithms.attacks import (
     Deductions,
+    MatchCount,
     Preference,
     TableCounts,
     count_tables,
     deduce_from_patterns,
 )
 from kanon_db.algorithms.generalization.mondrian import CutDomains, median_cut
-from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.recoding import Attribute, Ranges, RowClasses, Sets
 from kanon_db.algorithms.suppression import all_patterns, parse_patterns
 from kanon_db.publications.rows.published_rows import single_values
@@ -161,3 +163,144 @@ def test_an_order_that_is_drawn_is_known_but_for_a_margin() -> None:
     for seed in range(20):
         order = heavy.draw_order(np.random.default_rng(seed))
         assert (order[0], order[-1], sorted(order)) == (0, 3, [0, 1, 2, 3])
+
+
+class MatchedTable(NamedTuple):
+    """Cells of rows, made of the records that each matches."""
+
+    covering: RowClasses
+    sizes: IntArray
+    row_of_class: list[int]
+    boxes: list[list[list[int]]]  # the values of each row's cells
+    is_tight: list[bool]
+    is_range: list[bool]
+
+
+def matched_table(random: np.random.Generator, n: int, k: int, *, is_exact: bool) -> MatchedTable:
+    """Let rows match their own record, and those at some distances in a random order."""
+    n_values, n_attributes = 4, int(random.integers(1, 3))
+    is_range = [bool(one) for one in random.integers(2, size=n_attributes)]
+    is_tight = [bool(one) for one in random.integers(4, size=n_attributes) > 0]
+    records = random.integers(n_values, size=(n, n_attributes))
+    order = random.permutation(n)
+    distances = [0, *(random.choice(np.arange(1, n), k - 1, replace=False)).tolist()]
+    matches = [
+        {int(order[(place + far) % n]) for far in distances} for place in np.argsort(order).tolist()
+    ]
+    if not is_exact:
+        for one in matches:
+            one |= {int(other) for other in random.integers(n, size=random.integers(2))}
+    boxes = [
+        [
+            values_of(sorted({int(records[i, a]) for i in own}), is_range[a], is_tight[a])
+            for a in range(n_attributes)
+        ]
+        for own in matches
+    ]
+    distinct = sorted({tuple(map(tuple, box)) for box in boxes})
+    numbers = [distinct.index(tuple(map(tuple, box))) for box in boxes]
+    cells: list[Ranges | Sets] = []
+    for a, whole in enumerate(is_range):
+        own = [box[a] for box in distinct]
+        if whole:
+            low, high = (np.array([end(one) for one in own], np.int32) for end in (min, max))
+            cells.append(Ranges(low, high, np.zeros(len(own), dtype=np.bool_)))
+        else:
+            codes = np.array([code for one in own for code in one], np.int32)
+            cells.append(Sets(codes, np.cumsum([len(one) for one in own])))
+    each = np.repeat(np.arange(len(distinct))[:, np.newaxis], n_attributes, axis=1)
+    covering = RowClasses(cells, each, [n_values] * n_attributes)
+    sizes = np.bincount(numbers)
+    return MatchedTable(covering, sizes, numbers, boxes, is_tight, is_range)
+
+
+def values_of(codes: list[int], is_range: bool, is_tight: bool) -> list[int]:
+    """Cover codes; where that is not tight, the next one, too."""
+    if not is_tight:
+        codes = sorted({*codes, min(codes[-1] + 1, 3)})
+    return list(range(codes[0], codes[-1] + 1)) if is_range else codes
+
+
+def count_matched(table: MatchedTable, k: int, *, is_exact: bool) -> int:
+    """Count the records that rows can have, by all ways to match them."""
+    n = len(table.boxes)
+
+    def makes(records: Sequence[tuple[int, ...]], own: Sequence[int], row: int) -> bool:
+        for a, box in enumerate(table.boxes[row]):
+            codes = {records[i][a] for i in own}
+            needed = {box[0], box[-1]} if table.is_range[a] else set(box)
+            if not codes <= set(box) or (table.is_tight[a] and not needed <= codes):
+                return False
+        return True
+
+    def may_be(records: Sequence[tuple[int, ...]]) -> bool:
+        sizes = [k] if is_exact else range(k, n + 1)
+        ways = [
+            [
+                (row, *others)
+                for size in sizes
+                for others in combinations([i for i in range(n) if i != row], size - 1)
+                if makes(records, (row, *others), row)
+            ]
+            for row in range(n)
+        ]
+
+        def complete(row: int, counts: tuple[int, ...]) -> bool:
+            if row == n:
+                return all(one == k if is_exact else one >= k for one in counts)
+            if is_exact and max(counts) > k:
+                return False
+            return any(
+                complete(row + 1, tuple(c + (i in own) for i, c in enumerate(counts)))
+                for own in ways[row]
+            )
+
+        return complete(0, (0,) * n)
+
+    return sum(map(may_be, product(*(list(product(*box)) for box in table.boxes))))
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+@pytest.mark.parametrize(("n", "k", "n_tables"), [(4, 2, 25), (4, 3, 10)])
+def test_rows_that_match_records(n: int, k: int, n_tables: int, *, is_exact: bool) -> None:
+    """No records are excluded that rows can have, and some are that they cannot have."""
+    matches = MatchCount.EXACTLY_K if is_exact else MatchCount.AT_LEAST_K
+    excluded, random = 0.0, np.random.default_rng(n)
+    for _ in range(n_tables):
+        table = matched_table(random, n, k, is_exact=is_exact)
+        deductions = Deductions(k, np.array(table.is_tight), matches=matches)
+        found = count_tables(table.covering, table.sizes, deductions, random)
+        within = sum(math.log2(len(cell)) for box in table.boxes for cell in box)
+        exact = math.log2(count_matched(table, k, is_exact=is_exact))
+        assert found.within == pytest.approx(within)
+        assert exact - 1e-9 <= found.remaining <= found.within + 1e-9
+        excluded += found.within - found.remaining
+    assert excluded > 0
+
+
+def test_wide_cells_and_many_rows_are_not_listed() -> None:
+    """What is not listed is taken as possible."""
+    cells = Ranges(np.array([0, 0]), np.array([2**18, 2**18 - 1]), np.array([False, False]))
+    covering = RowClasses([cells], np.array([[0], [1]]), [2**18 + 1])
+    deductions = Deductions(3, np.array([True]), matches=MatchCount.EXACTLY_K)
+    found = count_tables(covering, np.array([3, 3]), deductions, np.random.default_rng(0))
+    assert found.remaining == pytest.approx(found.within)
+
+
+def test_classes_that_overlap() -> None:
+    """By looking at the values of all cells."""
+    random = np.random.default_rng(1)
+    table = matched_table(random, 12, 3, is_exact=True)
+    covering, numbers = table.covering, np.arange(table.covering.n_classes)
+    attributes = range(len(covering.n_codes))
+    for number in numbers.tolist():
+        own = [covering.values_of(number, a) for a in attributes]
+        meets = [
+            all((own[a] & covering.values_of(other, a)).any() for a in attributes)
+            for other in numbers.tolist()
+        ]
+        assert covering.overlapping(number).tolist() == np.flatnonzero(meets).tolist()
+    for a in attributes:
+        codes = np.array([2, 0])
+        covered = np.column_stack([covering.values_of(g, a)[codes] for g in numbers.tolist()])
+        assert (covering.cover(a, codes, numbers) == covered).all()
