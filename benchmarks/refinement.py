@@ -8,16 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from benchmarks.generalization import TABLES, read
 from benchmarks.harness import table
-from kanon_db.algorithms.attacks import Deductions, count_tables, deduce_from_patterns
+from kanon_db.algorithms.attacks import (
+    Deductions,
+    MatchCount,
+    count_tables,
+    deduce_from_patterns,
+)
+from kanon_db.algorithms.freeform import numbered_cells, partitioned, ring, sort_greedy
 from kanon_db.algorithms.generalization import greedy_search, mondrian, refine
-from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
 from kanon_db.algorithms.ground.computation import Pulse
-from kanon_db.algorithms.recoding import Microdata, RowClasses, cells_of_classes
+from kanon_db.algorithms.recoding import (
+    Microdata,
+    Ranges,
+    RowClasses,
+    Sets,
+    cells_of_classes,
+)
 from kanon_db.algorithms.suppression import (
     LEFT_OVER,
     PatternSet,
@@ -25,7 +38,7 @@ from kanon_db.algorithms.suppression import (
     classes_of,
     greedy,
 )
-from kanon_db.metrics.information_loss import measure_classes
+from kanon_db.metrics.information_loss import measure_classes, measure_freeform
 from kanon_db.publications.rows.published_rows import single_values
 
 K = 5
@@ -39,7 +52,12 @@ DRAWN = 5
 def main() -> str:
     """Return the results as Markdown."""
     tables = {name: _sample(read(name)) for name in TABLES}
-    generalized = [[name, *row] for name, data in tables.items() for row in _generalized(data)]
+    generalized = [
+        [name, *row]
+        for name, data in tables.items()
+        for rows in (_generalized(data), _freeform(data))
+        for row in rows
+    ]
     suppressed = [[name, *row] for name, data in tables.items() for row in _suppressed(data)]
     shown = ["table", "method", "within the cells", "that remain", "removed", "known", "loss"]
     linked = ["table", "order", "removed", "linked by cells", "by the method", "suppressed cells"]
@@ -77,13 +95,39 @@ def _generalized(data: Microdata) -> Iterator[list[str]]:
         cells = list(cells_of_classes(data, classes))
         sizes = np.bincount(classes)
         numbers = np.repeat(np.arange(sizes.size)[:, np.newaxis], len(cells), axis=1)
-        covering = RowClasses(cells, numbers, [one.n_values for one in data.attributes])
-        left = count_tables(covering, sizes, deductions, np.random.default_rng(0))
         loss = measure_classes(data, classes).gcp
-        yield [
-            name, f"{left.values_before:.2f}", f"{left.values_after:.2f}",
-            f"{left.score.rate:.1%}", f"{left.known_score.rate:.1%}", f"{loss:.4f}",
-        ]  # fmt: skip
+        yield [name, *_left(data, cells, numbers, sizes, deductions), f"{loss:.4f}"]
+
+
+def _freeform(data: Microdata) -> Iterator[list[str]]:
+    tight = np.ones(len(data.attributes), dtype=np.bool_)
+    deductions = Deductions(K, tight, matches=MatchCount.EXACTLY_K)
+    for name, method in (
+        ("freeform", sort_greedy),
+        ("freeform, not refined", partial(sort_greedy, improve=False)),
+        ("freeform, ring", ring),
+    ):
+        cells = numbered_cells(data, partitioned(data, K, method))
+        of_rows = np.column_stack([numbered.numbers for numbered in cells])
+        numbers, sizes = np.unique(of_rows, axis=0, return_counts=True)
+        left = _left(data, [own.cells for own in cells], numbers, sizes, deductions)
+        yield [name, *left, f"{measure_freeform(data, cells).gcp:.4f}"]
+
+
+def _left(
+    data: Microdata,
+    cells: list[Ranges | Sets],
+    numbers: AnyIntArray,
+    sizes: IntArray,
+    deductions: Deductions,
+) -> list[str]:
+    """Count what someone who knows the method excludes."""
+    covering = RowClasses(cells, numbers, [one.n_values for one in data.attributes])
+    left = count_tables(covering, sizes, deductions, np.random.default_rng(0))
+    return [
+        f"{left.values_before:.2f}", f"{left.values_after:.2f}",
+        f"{left.score.rate:.1%}", f"{left.known_score.rate:.1%}",
+    ]  # fmt: skip
 
 
 def _suppressed(data: Microdata) -> Iterator[list[str]]:
