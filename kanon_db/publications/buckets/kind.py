@@ -8,7 +8,7 @@ totals come from the published table.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -298,7 +298,7 @@ def examine_buckets(
 
 
 _PAIR = np.dtype([("bucket", ">i4"), ("count", ">i4")])
-_ROWS_PER_BLOCK = 2**20  # keeps copies small, compared with the table itself
+_PAIRS_AT_ONCE: Final = 2**18  # looked at together, so that copies of them are small
 
 
 class _Buckets:
@@ -311,29 +311,13 @@ class _Buckets:
         self.repeated = 0
 
     def add(self, n_rows: int, bucket_ids: AnyIntArray, counts: AnyIntArray | None = None) -> None:
-        """Count rows, of one record or of `counts` records each; find rows without bucket or count.
-
-        If there are counts, no two of the rows may have the same bucket.
-        """
-        seen = np.zeros(self._sizes.size, dtype=np.int32)
-        at_once = max(
-            _ROWS_PER_BLOCK, self._sizes.size
-        )  # each block takes a number for each bucket
-        for start in range(0, bucket_ids.size, at_once):
-            block = slice(start, start + at_once)
-            ids = bucket_ids[block].astype(np.int64)
-            known = (ids >= 1) & (ids < self._sizes.size)
-            if counts is not None:
-                known &= counts[block] >= 1
-            n_rows -= int(known.sum())
-            rows = np.bincount(ids[known], minlength=self._sizes.size)
-            if counts is None:
-                self._sizes += rows
-            else:
-                seen += rows.astype(np.int32)
-                np.add.at(self._sizes, ids[known], counts[block][known].astype(np.int64))
-        self.unreadable += n_rows
-        self.repeated += int((seen > 1).sum())
+        """Count rows, of one record or `counts` each, and those without a bucket or a count."""
+        known = (bucket_ids >= 1) & (bucket_ids < self._sizes.size)
+        if counts is not None:
+            known &= counts >= 1
+            counts = counts[known]  # exact as floating-point numbers: at most 2^53 records
+        self._sizes += np.bincount(bucket_ids[known], counts, self._sizes.size).astype(np.int64)
+        self.unreadable += n_rows - int(np.count_nonzero(known))
 
     def sizes_of(self, bucket_ids: AnyIntArray) -> IntArray:
         """Return the records in some buckets."""
@@ -364,23 +348,22 @@ class _Profile:
         self._sizes = np.array([0, *tables.sizes])
 
     def add(self, rows: _Pairs) -> None:
-        """Add the rows of a value."""
-        width = self._sizes.size
-        for start in range(0, rows.buckets.size, _ROWS_PER_BLOCK):
-            buckets, counts = (
-                one[start : start + _ROWS_PER_BLOCK] for one in (rows.buckets, rows.counts)
-            )
+        """Add rows."""
+        width, most = self._sizes.size, 1 + int(rows.counts.max(initial=0))
+        for start in range(0, rows.buckets.size, _PAIRS_AT_ONCE):
+            some = slice(start, start + _PAIRS_AT_ONCE)
+            buckets, counts, values = rows.buckets[some], rows.counts[some], rows.values[some]
             classes = np.searchsorted(self._firsts, buckets, side="right")
-            is_certain = (classes > 0) & (counts == self._sizes[classes])
-            self._certain.append(buckets[is_certain])
-            keys = counts.astype(np.int64) * width + classes
-            for key, n in zip(*np.unique(keys, return_counts=True), strict=True):
-                count, size_class = divmod(int(key), width)
+            self._certain.append(buckets[(classes > 0) & (counts == self._sizes[classes])])
+            keys = (values.astype(np.int64) * most + counts) * width + classes
+            for key, n in zip(*map(np.ndarray.tolist, np.unique_counts(keys)), strict=True):
+                pair, size_class = divmod(key, width)
+                value, count = divmod(pair, most)
                 # A bucket below all numbers has no size.
                 size = str(self._sizes[size_class]) if self._sizes[size_class] else None
-                row = (rows.number, rows.label, str(count), size, str(n))
-                for column, value in zip(self.columns, row, strict=True):
-                    column.append(value)
+                row = (rows.numbers[value], rows.labels[value], str(count), size, str(n))
+                for column, text in zip(self.columns, row, strict=True):
+                    column.append(text)
 
     @property
     def certain(self) -> AnyIntArray:
@@ -403,14 +386,23 @@ def _grouped_by(tables: BucketTables, *columns: str) -> str:
     return f" GROUP BY {', '.join(columns)}" if columns else ""
 
 
-def _read_counts(session: Session, tables: BucketTables, statement: str) -> Iterator[Row]:
-    """Yield the rows of a statement: all at once for a parallel plan, or many one by one."""
+def _read_counts(session: Session, tables: BucketTables, statement: str) -> Iterator[list[Row]]:
+    """Yield the rows of a statement, in batches: all read at once, or many one by one."""
+    rows: Iterable[Row]
     if tables.n_records > _MOST_SHARED:
-        yield from session.stream(1, statement)
-        return
-    with shared(session):
-        rows = session.fetch(statement)
-    yield from rows
+        rows = session.stream(1, statement)
+    else:
+        with shared(session):  # may make a parallel plan
+            rows = session.fetch(statement)
+    batch, n_pairs = list[Row](), 0
+    for row in rows:
+        batch.append(row)
+        n_pairs += row["rows"]
+        if n_pairs >= _PAIRS_AT_ONCE:
+            yield batch
+            batch, n_pairs = [], 0
+    if batch:
+        yield batch
 
 
 def _count_qit(session: Session, tables: BucketTables, side: SideCheck) -> _Buckets:
@@ -446,8 +438,9 @@ def _count_sat(
     rows = f"SELECT {tables.bucket_id} AS bucket, {rows}, {tables.count} AS n FROM {tables.sat}"
     with fix_labels(session):
         for read in _read_pairs(session, tables, rows, together, side):
-            found.add(read.rows, read.buckets, read.counts)
-            side.add(read.sent, read.buckets, read.counts)
+            found.add(read.n_rows, read.buckets, read.counts)
+            found.repeated += read.n_repeated
+            side.add(read.sent[read.values], read.buckets, read.counts)
             if len(profiles) == 1:
                 profiles[next(iter(profiles))].add(read)
         for name, value in together.items() if len(profiles) > 1 else ():
@@ -461,14 +454,22 @@ def _count_sat(
 
 
 class _Pairs(NamedTuple):
-    """The rows of the SAT with one combination of values."""
+    """Rows of the SAT, all that have one of some combinations of values."""
 
-    number: str  # which tells combinations apart
-    label: str | None  # the text of a value alone
-    rows: int  # of which some may have no bucket or no count
+    numbers: list[str]  # which tell combinations apart
+    labels: list[str | None]  # the texts of values alone
+    sent: npt.NDArray[np.void]  # of the values; see :meth:`SideCheck.sent`
+    n_rows: int  # of which some may have no bucket or no count; of the others:
+    values: CodeArray  # the place of the combination
     buckets: CodeArray
     counts: CodeArray
-    sent: npt.NDArray[np.void]  # of the values; see :meth:`SideCheck.sent`
+
+    @property
+    def n_repeated(self) -> int:
+        """How many have the bucket and the combination of another one before."""
+        keys = self.buckets.astype(np.int64) * len(self.numbers) + self.values
+        keys.sort()
+        return int(np.count_nonzero(keys[1:] == keys[:-1]))
 
 
 def _read_pairs(
@@ -478,14 +479,14 @@ def _read_pairs(
     columns: Mapping[str, str],
     side: SideCheck | None = None,
 ) -> Iterator[_Pairs]:
-    """Yield the rows ``(bucket, …, n)`` of each combination of values, given by their columns."""
+    """Yield the rows ``(bucket, …, n)`` of combinations of values, given by their columns."""
     named = [f"s.{column}" for column in columns.values()]
     values = ", ".join(named)
     shown = label(values) if len(columns) == 1 else "NULL::text"
-    sent, joins = "''::bytea", ""
+    sent, joins, fields = "int8send(0)", "", [("nothing", ">i8")]
     if side is not None:
-        sent, joins = side.sent(lambda name: f"s.{columns[name]}")
-    for row in _read_counts(
+        (sent, joins), fields = side.sent(lambda name: f"s.{columns[name]}"), side.fields
+    for batch in _read_counts(
         session,
         tables,
         # A prepared statement fails where the collation of its result has changed since.
@@ -495,13 +496,17 @@ def _read_pairs(
         f" int4send(r.bucket) || int4send(r.n) AS sent FROM ({rows}) AS r OFFSET 0) AS s"
         f"{_grouped_by(tables, *named)}) AS s{joins}",
     ):
-        pairs = np.frombuffer(row["pairs"] or b"", dtype=_PAIR)
-        buckets, counts = (pairs[key].astype(np.int32) for key in ("bucket", "count"))
-        fields = np.dtype([] if side is None else side.fields)
+        texts = [row["pairs"] or b"" for row in batch]
+        lengths = [len(text) // _PAIR.itemsize for text in texts]
+        pairs = np.frombuffer(b"".join(texts), dtype=_PAIR)
         yield _Pairs(
-            str(row["number"]), row["label"], row["rows"], buckets, counts,
-            np.frombuffer(row["sent"], fields) if side else np.empty(0, fields),
-        )  # fmt: skip
+            [str(row["number"]) for row in batch],
+            [row["label"] for row in batch],
+            np.frombuffer(b"".join(row["sent"] for row in batch), np.dtype(fields)),
+            sum(row["rows"] for row in batch),
+            np.repeat(np.arange(len(batch), dtype=np.int32), lengths),
+            *(pairs[key].astype(np.int32) for key in ("bucket", "count")),
+        )
 
 
 @dataclass(frozen=True, eq=False)
