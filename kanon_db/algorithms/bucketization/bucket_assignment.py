@@ -27,6 +27,7 @@ from kanon_db.algorithms.ground.arrays import (
     CodeArray,
     FloatArray,
     IntArray,
+    narrow,
     order_of,
     taken,
 )
@@ -439,8 +440,7 @@ def draw_allotted(codes: CodeArray, allotment: Allotment, random: Permuter) -> C
     # A stable sort by value leaves the records of each value in their random order.
     order = random.permutation(codes.size)
     # numpy sorts 16 bits by their digits
-    narrow = codes.astype(np.min_scalar_type(int(codes.max(initial=0))))
-    order = taken(order, order_of(taken(narrow, order), stable=True))
+    order = taken(order, order_of(taken(narrow(codes), order), stable=True))
     return allotment.deal_to(order)
 
 

@@ -25,9 +25,9 @@ from kanon_db.algorithms.bucketization.joint_assignment import JointPlan, Sensit
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.ground.arrays import (
     AnyIntArray,
-    BoolArray,
     CodeArray,
     IntArray,
+    narrow,
     order_of,
     sort_keys,
     taken,
@@ -99,7 +99,7 @@ _DIVIDED_AT_ONCE = 2**21
 
 
 def best_cut(
-    codes: CodeArray, records: IntArray, least: int, weights: IntArray | None = None
+    codes: AnyIntArray, records: IntArray, least: int, weights: IntArray | None = None
 ) -> Cut | None:
     """Find the cut that reduces the disagreement of all attributes most.
 
@@ -113,24 +113,26 @@ def best_cut(
         ends = np.cumsum(weights[records])
         stride = -(-int(ends[-1]) // most)
         among = records[np.searchsorted(ends, np.arange(0, ends[-1], stride), side="right")]
-    looked_at = np.empty((codes.shape[1], among.size), dtype=codes.dtype)
-    lowest = np.empty(codes.shape[1], dtype=np.int64)
-    n_codes = np.empty(codes.shape[1], dtype=np.int64)
+    least = max(1, least // stride)
+    if among.size < 2 * least:
+        return None
+    looked_at = np.empty((codes.shape[1], among.size), dtype=np.int32)
+    lowest, n_codes = np.empty((2, codes.shape[1]), dtype=np.int64)
     _sample(codes, among, looked_at, lowest, n_codes)
     # Codes are few in a small set, however far apart they are.
     kept = {}
     for a in np.flatnonzero(n_codes > 2 * among.size).tolist():
         kept[a], looked_at[a] = np.unique(looked_at[a], return_inverse=True)
         n_codes[a] = kept[a].size
-    attribute, last = _best_cut(looked_at, n_codes, max(1, least // stride))
+    attribute, last = _best_cut(looked_at, n_codes, least)
     if attribute < 0:
         return None
     return Cut(attribute, int(lowest[attribute] + kept.get(attribute, range(last + 1))[last]))
 
 
 def divided(
-    qi_codes: CodeArray,
-    sa_codes: CodeArray,
+    qi_codes: AnyIntArray,
+    sa_codes: AnyIntArray,
     records: IntArray,
     cut: Cut,
     n_values: int,
@@ -152,7 +154,7 @@ def divided(
 
 @kernel
 def _divide(
-    qi_codes: CodeArray, attribute: int, last: int, sa_codes: CodeArray, records: IntArray,
+    qi_codes: AnyIntArray, attribute: int, last: int, sa_codes: AnyIntArray, records: IntArray,
     weights: IntArray | None, start: int, end: int, n_lower: int, divided_records: IntArray,
     counts: IntArray,
 ) -> int:  # fmt: skip
@@ -170,17 +172,21 @@ def _divide(
 
 @innermost
 def _sample(
-    codes: CodeArray, records: IntArray, looked_at: CodeArray, lowest: IntArray, n_codes: IntArray
+    codes: AnyIntArray, records: IntArray, looked_at: CodeArray, lowest: IntArray, n_codes: IntArray
 ) -> None:
     """Sample records: set their codes above the lowest, the lowest, and the ranges of codes."""
+    # The codes of a record lie next to each other, and are read once.
+    for i in range(records.size):
+        for a in range(codes.shape[1]):
+            looked_at[a, i] = codes[records[i], a]
     for a in range(codes.shape[1]):
-        low = high = codes[records[0], a]
-        for record in records:
-            low, high = min(low, codes[record, a]), max(high, codes[record, a])
+        low = high = looked_at[a, 0]
+        for i in range(records.size):
+            low, high = min(low, looked_at[a, i]), max(high, looked_at[a, i])
         lowest[a] = low
         n_codes[a] = np.int64(high) - low + 1
         for i in range(records.size):
-            looked_at[a, i] = codes[records[i], a] - low
+            looked_at[a, i] -= low
 
 
 def _best_cut(codes: CodeArray, n_codes: IntArray, least: int) -> tuple[int, int]:
@@ -194,11 +200,8 @@ def _best_cut(codes: CodeArray, n_codes: IntArray, least: int) -> tuple[int, int
     totals, squares, lower, shared = np.zeros((4, first[-1]), dtype=np.int64)
     combined = np.zeros(n, dtype=np.int64)
     _count_codes(codes, n_codes, first, totals, combined)
-    is_wide = np.outer(n_codes, n_codes) > n
-    varied = np.flatnonzero(n_codes > 1)
-    of_wide = np.empty(n if is_wide[np.ix_(varied, varied)].any() else 0, dtype=np.int64)
-    table = np.empty(n, dtype=np.int32)
-    _square_lower(codes, n_codes, first, totals, is_wide, table, of_wide, lower, squares)
+    table, order = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int64)
+    _square_lower(codes, n_codes, first, totals, table, order, lower, squares)
     best = np.full(2, -1, dtype=np.int64)
     _weigh_cuts(codes, n_codes, first, least, totals, combined, squares, shared, best)
     return int(best[0]), int(best[1])
@@ -250,9 +253,8 @@ def _weigh_cuts(
 
 @innermost
 def _square_lower(
-    codes: CodeArray, n_codes: IntArray, first: IntArray, totals: IntArray,
-    is_wide: BoolArray, table: CodeArray, order: IntArray, lower: IntArray,
-    squares: IntArray,
+    codes: CodeArray, n_codes: IntArray, first: IntArray, totals: IntArray, table: CodeArray,
+    order: IntArray, lower: IntArray, squares: IntArray,
 ) -> None:  # fmt: skip
     """Set, for a cut at each code, the sum of squared counts of all codes below it.
 
@@ -269,12 +271,12 @@ def _square_lower(
         for b in range(n_codes.size):
             if b == a or n_codes[b] == 1:
                 continue
-            if is_wide[a, b]:
+            if n_codes[a] * n_codes[b] > codes.shape[1]:
                 has_wide = True
             elif b < a:
                 _add_of_pairs(codes, n_codes, first, a, b, table, lower, squares)
         if has_wide:
-            _add_of_records(codes, n_codes, first, a, totals, is_wide, order, lower, squares)
+            _add_of_records(codes, n_codes, first, a, totals, order, lower, squares)
 
 
 @innermost
@@ -301,7 +303,7 @@ def _add_of_pairs(
 @innermost
 def _add_of_records(
     codes: CodeArray, n_codes: IntArray, first: IntArray, a: int, totals: IntArray,
-    is_wide: BoolArray, order: IntArray, lower: IntArray, squares: IntArray,
+    order: IntArray, lower: IntArray, squares: IntArray,
 ) -> None:  # fmt: skip
     """Add the same of attributes whose tables of pairs would have more cells than records."""
     # Counting sort: the records of a code end where its place in `lower` has come to.
@@ -320,7 +322,7 @@ def _add_of_records(
     for place in range(first[a], first[a + 1]):
         end = begin + totals[place]
         for b in range(n_codes.size):
-            if b != a and n_codes[b] > 1 and is_wide[a, b]:
+            if b != a and n_codes[b] > 1 and n_codes[a] * n_codes[b] > order.size:
                 for k in range(begin, end):
                     there = first[b] + codes[b, order[k]]
                     below += 2 * lower[there] + 1  # (c + 1)² = c² + 2 c + 1
@@ -423,8 +425,8 @@ class CellCutter:
 
     def __init__(
         self,
-        qi_codes: CodeArray,
-        sa_codes: CodeArray,
+        qi_codes: AnyIntArray,
+        sa_codes: AnyIntArray,
         tightened: Tightened,
         max_bucket_size: int,
         random: Permuter,
@@ -591,8 +593,8 @@ class CellAssignment:
 
 
 def assign_in_cells(
-    qi_codes: CodeArray,
-    sa_codes: CodeArray,
+    qi_codes: AnyIntArray,
+    sa_codes: AnyIntArray,
     tightened: Tightened,
     max_bucket_size: int,
     search: Search,
@@ -610,9 +612,9 @@ def assign_in_cells(
 
     Parameters
     ----------
-    qi_codes : ndarray of int32, shape (n_records, n_qi)
+    qi_codes : ndarray of int, shape (n_records, n_qi)
         Quasi-identifiers as codes from 0; codes of ordered types in the type's order.
-    sa_codes : ndarray of int32, shape (n_records,)
+    sa_codes : ndarray of int, shape (n_records,)
         Position of each record's sensitive value in the thresholds.
     tightened : callable
         Returns the thresholds of the m sensitive values for a factor of at least 1: at most
@@ -700,11 +702,11 @@ def assign_in_cells(
     >>> found.setting.pairs, len(found.tightening)
     (((2, 200),), 4)
     """
-    # Neighbors lie next to each other in memory from here on; which of equal ones is first decides
-    # nothing.
+    # Neighbors lie next to each other in memory from here on, in as few bytes as their codes need;
+    # which of equal ones is first decides nothing.
     order = order_of(sort_keys(list(qi_codes.T)))
     pulse.beat()
-    qi_codes, sa_codes = qi_codes[order], sa_codes[order]
+    qi_codes, sa_codes = narrow(qi_codes)[order], narrow(sa_codes)[order]
     least = fewest_records_of_cell(sa_codes.size, least)
     cutter = CellCutter(qi_codes, sa_codes, tightened, max_bucket_size, random, least, pulse)
     cells = _by_first_record(cutter.cells())
@@ -737,7 +739,7 @@ def _numbers_of_cells(cells: Sequence[CutCell], n_records: int) -> CodeArray:
 
 
 def _shuffle_in_cells(
-    groups: CodeArray, sa_codes: CodeArray, n_codes: int, random: Permuter, pulse: Pulse
+    groups: CodeArray, sa_codes: AnyIntArray, n_codes: int, random: Permuter, pulse: Pulse
 ) -> AnyIntArray:
     """Return the records by cell and code, at random among the same."""
     keys = groups.astype(np.int64) * n_codes + sa_codes
@@ -753,8 +755,8 @@ JointSearch: TypeAlias = Callable[[SensitiveCombinations], JointPlan]
 
 
 def assign_jointly_in_cells(
-    qi_codes: CodeArray,
-    codes: CodeArray,
+    qi_codes: AnyIntArray,
+    codes: AnyIntArray,
     values: IntArray,
     tightened: Callable[[Fraction], tuple[FPrimePrivacy, ...]],
     max_bucket_size: int,
@@ -771,7 +773,7 @@ def assign_jointly_in_cells(
     ----------
     qi_codes, max_bucket_size, random, least, settle, pulse
         As of :func:`assign_in_cells`.
-    codes : ndarray of int32, shape (n_records,)
+    codes : ndarray of int, shape (n_records,)
         The combination of each record's sensitive values.
     values : ndarray of int64, shape (n_codes, n_attributes)
         The code of each attribute's value in each combination.
@@ -799,7 +801,7 @@ def assign_jointly_in_cells(
     """
     order = order_of(sort_keys(list(qi_codes.T)))
     pulse.beat()
-    qi_codes, codes = qi_codes[order], codes[order]
+    qi_codes, codes = narrow(qi_codes)[order], narrow(codes)[order]
     n_values = [len(privacy.thresholds) for privacy in tightened(Fraction(1))]
     offsets = np.cumsum([0, *n_values[:-1]])
 

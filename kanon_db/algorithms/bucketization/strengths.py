@@ -23,6 +23,7 @@ from kanon_db.algorithms.ground.arrays import (
     CodeArray,
     FloatArray,
     IntArray,
+    narrow,
     numbered,
 )
 
@@ -245,7 +246,7 @@ def find_cells(records: BucketedRecords, batches: IntArray | None = None) -> Int
             np.minimum.reduceat(codes, records.starts[:-1]),
             np.maximum.reduceat(codes, records.starts[:-1]),
         )
-        for codes in map(_narrow, records.columns)
+        for codes in map(narrow, records.columns)
     ]
     waiting = np.arange(n_buckets)  # those of cells that may be cut
     while waiting.size:
@@ -301,11 +302,6 @@ def _find_even_cuts(
 
 _MOST_COUNTED: Final = 8
 """Codes for each bucket, at most, that are counted: beyond, sorting takes less time."""
-
-
-def _narrow(codes: AnyIntArray) -> AnyIntArray:
-    """Return codes in few bytes, which are sorted faster."""
-    return codes.astype(np.min_scalar_type(int(codes.max())))
 
 
 def _draw_sets(

@@ -119,6 +119,11 @@ _MOST_PASSES: Final = 4
 _NUMBERS_OF_PART: Final = 1 << 19
 
 
+def narrow(codes: AnyIntArray) -> AnyIntArray:
+    """Return codes from 0 on in as few bytes as they need."""
+    return codes.astype(np.min_scalar_type(int(codes.max(initial=0))), copy=False)
+
+
 def order_of(numbers: AnyIntArray, *, stable: bool = False) -> IntArray:
     """Return the order of whole numbers.
 

@@ -193,14 +193,15 @@ def m_invariant(
     )
 
 
-def _quasi_identifiers(job: Job[BucketRequest], columns: Columns) -> CodeArray:
+def _quasi_identifiers(job: Job[BucketRequest], columns: Columns) -> AnyIntArray:
     """Return the codes of quasi-identifiers, of shape (n_records, n_qi)."""
     names = sorted(job.source.quasi_identifiers)  # in whatever order they were registered
-    codes = np.empty((job.records.n_records, len(names)), dtype=np.int32)
+    left = [i for i, name in enumerate(names) if name not in columns]
+    types = [np.int32 if name not in columns else columns[name].codes.dtype for name in names]
+    codes = np.empty((job.records.n_records, len(names)), dtype=np.result_type(*types))
     for i, name in enumerate(names):
         if name in columns:
             codes[:, i] = columns[name].codes
-    left = [i for i, name in enumerate(names) if name not in columns]
     if left:
         values = [distinct_values(job.snapshot, job.types[names[i]]) for i in left]
         codes[:, left] = read_codes(job.snapshot, values)
