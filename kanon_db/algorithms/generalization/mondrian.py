@@ -13,7 +13,14 @@ from typing import Literal, NamedTuple, Self, get_args
 import numpy as np
 
 from kanon_db.algorithms.generalization.greedy_classes import Generalization
-from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray, Integer
+from kanon_db.algorithms.ground.arrays import (
+    AnyIntArray,
+    BoolArray,
+    CodeArray,
+    IntArray,
+    Integer,
+    narrow,
+)
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, kernel
 from kanon_db.algorithms.recoding.loss import Ncp, Units
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata, check_k
@@ -93,7 +100,7 @@ def mondrian(
     positions = np.concatenate([of_codes.values[:n, j] for j, n in enumerate(n_values)])
     table = _CodedTable(of_codes.units, offsets, positions)
     state = _Parts(
-        microdata.codes.T.copy(),  # of one attribute, anything else would be no copy
+        narrow(microdata.codes).T.copy(),  # of one attribute, anything else would be no copy
         np.arange(n_records, dtype=np.int32),
         np.empty(n_records, dtype=np.int64),
         np.zeros((n_records // max(k, 1) + 2, 2), dtype=np.int64),
@@ -167,7 +174,7 @@ class _Parts(NamedTuple):
     Codes move with their records, so that those of a part are adjacent.
     """
 
-    codes: CodeArray  # (m, n_records)
+    codes: AnyIntArray  # (m, n_records)
     order: CodeArray  # (n_records,): records, part by part, in the order of ``codes``
     class_of_record: IntArray
     stack: IntArray  # (n, 2): parts still to be cut: where each begins and ends in ``order``
@@ -207,7 +214,7 @@ def _cut_parts(
         size = end - start
         n_lower: Integer = 0
         if size >= 2 * k:
-            _measure(table, parts.codes[:, start:end], spread, number)
+            _measure(table, parts.codes, start, end, spread, number)
             n_looked_at += size * table.offsets.size
             while n_lower == 0:
                 widest = 0
@@ -239,7 +246,7 @@ def _cut_parts(
 
 
 @kernel
-def _put_lower_first(parts: _Parts, values: CodeArray, start: Integer, end: Integer) -> None:
+def _put_lower_first(parts: _Parts, values: AnyIntArray, start: Integer, end: Integer) -> None:
     """Move the values of the lower side to the front; both sides keep their order."""
     n_lower, n_upper = start, start
     for i in range(start, end):
@@ -255,21 +262,24 @@ def _put_lower_first(parts: _Parts, values: CodeArray, start: Integer, end: Inte
 
 
 @kernel
-def _measure(table: _CodedTable, codes: CodeArray, spread: _Extent, number: Integer) -> None:
+def _measure(
+    table: _CodedTable, codes: AnyIntArray, start: Integer, end: Integer, spread: _Extent,
+    number: Integer,
+) -> None:  # fmt: skip
     """Measure the range of a part; ``number`` marks the codes seen in it."""
     units, width = table.units, spread.width
     for j in range(width.size):
         offset = table.offsets[j]
-        spread.low[j] = spread.high[j] = codes[j, 0]
-        for code in codes[j]:
-            spread.low[j], spread.high[j] = min(spread.low[j], code), max(spread.high[j], code)
+        low = high = codes[j, start]
+        for code in codes[j, start:end]:  # variables, not array items, are compared in vectors
+            low, high = min(low, code), max(high, code)
+        spread.low[j], spread.high[j] = low, high
         if units.numeric[j]:
-            span = np.int64(table.positions[offset + spread.high[j]])
-            span -= table.positions[offset + spread.low[j]]
+            span = np.int64(table.positions[offset + high]) - table.positions[offset + low]
             width[j] = min(span, units.whole[j])
             continue
         n_values = 0
-        for code in codes[j]:
+        for code in codes[j, start:end]:
             if spread.seen_in[offset + code] != number:
                 spread.seen_in[offset + code] = number
                 n_values += 1
@@ -278,7 +288,12 @@ def _measure(table: _CodedTable, codes: CodeArray, spread: _Extent, number: Inte
 
 @kernel
 def _find_lower(
-    codes: CodeArray, is_lower: BoolArray, low: Integer, high: Integer, k: Integer, is_relaxed: bool
+    codes: AnyIntArray,
+    is_lower: BoolArray,
+    low: Integer,
+    high: Integer,
+    k: Integer,
+    is_relaxed: bool,
 ) -> Integer:
     """Find the lower side of a part, and return its number of records; 0 if no cut is allowed."""
     size = codes.size
