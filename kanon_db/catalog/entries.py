@@ -9,7 +9,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -414,6 +413,8 @@ def _check_keep(source: Source, rule: KeepRule, types: Mapping[str, ColumnType])
     named = [column for _, column in rule.aggregates]
     for column in [*([] if by is None else [by]), *named]:
         if column not in types:
+            from difflib import get_close_matches  # needed for a refusal only
+
             near = get_close_matches(column, types, n=1)
             raise NotFoundError(
                 "the source has no such column",

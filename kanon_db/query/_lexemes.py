@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
-from difflib import get_close_matches
 from string import ascii_lowercase, ascii_uppercase
 from typing import ClassVar, Final, NamedTuple, TypeVar
 from typing import Literal as OneOf
@@ -615,6 +614,8 @@ class LexemeCursor:
             return self.refuse(_BEFORE_PARENTHESIS[here.text], _hint_of(here))
         hint = _hint_of(here)
         if here.kind == "word" and hint == ALLOWED:
+            from difflib import get_close_matches  # needed for a refusal only
+
             for name in get_close_matches(here.text, sorted(self.functions), n=1, cutoff=0.8):
                 hint = f"write {name}(...)"
         return self.refuse("function calls are not supported", hint)

@@ -10,16 +10,29 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property, update_wrapper
 from math import inf
 from time import monotonic
 from types import TracebackType
-from typing import Any, Final, Literal, ParamSpec, Self, TypeAlias, TypeVar, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    ParamSpec,
+    Self,
+    TypeAlias,
+    TypeVar,
+    cast,
+    overload,
+)
 
 from kanon_db.heartbeat import no_heartbeat
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _T = TypeVar("_T")
 
@@ -189,6 +202,8 @@ class Threads:
     """Threads that end with the block; work not begun by then is dropped."""
 
     def __init__(self, number: int) -> None:
+        from concurrent.futures import ThreadPoolExecutor  # a first estimate needs no threads
+
         self._executor = ThreadPoolExecutor(number)
 
     def start(
@@ -227,6 +242,8 @@ def in_threads(
     run: Callable[[_Part, Pulse], _Returned], parts: Sequence[_Part], workers: int, pulse: Pulse
 ) -> list[_Returned]:
     """Run a function for each part, in threads; none is left when it returns or raises."""
+    from concurrent.futures import FIRST_EXCEPTION, wait
+
     stop = threading.Event()
     left = iter(enumerate(parts))
     returned: dict[int, _Returned] = {}
