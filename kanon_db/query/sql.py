@@ -194,15 +194,6 @@ def speller(alias: str) -> Spelling:
     return spell
 
 
-def number_text(number: str, type_name: str) -> str:
-    """Write the text of a number, which is the same number wherever it is read.
-
-    The fewest digits of a `real`, such as 0.2, are another number in double precision.
-    """
-    wide = "::float8" if type_name == "real" else ""
-    return f"({number})::{type_name}{wide}::text"
-
-
 def join_relations(
     relation: str,
     alias: str,

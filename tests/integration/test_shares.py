@@ -217,6 +217,9 @@ def test_the_shares_follow_from_the_rows(parties: Parties, name: str) -> None:
     for change in (
         "own = 0.7 WHERE own IS NOT NULL", "last = 9999 WHERE last IS NOT NULL",
         "known = 1.5 WHERE cell IS NULL", "known = 'NaN' WHERE shares IS NOT NULL",
+        "attribute = 'aged' WHERE attribute = 'age'", "attribute = 'job' WHERE attribute = 'age'",
+        "cell = cell || ' ' WHERE attribute = 'day'", "points = points[2:] WHERE cell IS NULL",
+        "shares = shares || 0::float8 WHERE attribute = 'job'",
     ):  # fmt: skip
         with parties.admin.transaction(force_rollback=True):
             fetch(parties.admin, f"UPDATE published.{name}_est SET {change}")

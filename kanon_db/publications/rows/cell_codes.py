@@ -438,12 +438,21 @@ _TABLE: Final = (
 _AMISS: Final = """
 SELECT count(*) AS n FROM {0} AS e
 LEFT JOIN {0} AS parts ON parts.attribute = e.attribute AND parts.cell IS NULL
-WHERE coalesce(e.known BETWEEN -1e-6 AND 1 + 1e-6 AND CASE
+WHERE coalesce(e.attribute = ANY ($1::text[]) AND e.known BETWEEN -1e-6 AND 1 + 1e-6 AND CASE
     WHEN e.shares IS NULL THEN e.first BETWEEN 1 AND e.last
         AND e.last <= cardinality(parts.shares) AND e.own BETWEEN 0 AND 0.5
     ELSE (SELECT abs(sum(s) - 1) < 1e-6 AND min(s) >= 0 FROM unnest(e.shares) AS s)
+        AND (e.cell IS NOT NULL OR cardinality(e.points) = cardinality(e.shares))
 END, false) IS FALSE
 """
+
+_STRAY: Final = """
+SELECT count(*) AS n FROM ({1}) AS c
+FULL JOIN (SELECT e.cell, cardinality(e.shares) AS n FROM {0} AS e
+           WHERE e.attribute = $1::text AND e.cell IS NOT NULL) AS e ON e.cell = c.cell
+WHERE num_nulls(c.cell, e.cell) > 0 OR c.n IS DISTINCT FROM e.n
+"""
+"""Counts cells without a line, and lines without a cell, or with shares of more or fewer values."""
 
 ShareLine = dict[str, Any]
 
@@ -475,15 +484,45 @@ def write_value_shares(
     return known
 
 
-def check_value_shares(session: Session, view: RowView) -> Check:
-    """Check that the shares of each cell are shares: estimates then lie within the bounds."""
-    amiss = fetch_one(session, _AMISS.format(view.shares))["n"]
+def check_value_shares(
+    session: Session, view: RowView, schema: str, publication: Publication
+) -> Check:
+    """Check that each cell has shares, which add up to one: estimates then lie within bounds."""
+    layout, shares = publication.layout, publication.layout["shares"]
+    tables = CodeTables.of(session, schema, publication.name, layout)
+    amiss = fetch_one(session, _AMISS.format(view.shares), list(shares))["n"]
+    for described in layout["quasi_identifiers"]:
+        name = str(described["name"])
+        if name in shares and name in tables.columns:
+            cells, *bound = _cells_with_shares(session, tables, described)
+            row = fetch_one(session, _STRAY.format(view.shares, cells), name, *bound)
+            amiss += row["n"]
     return Check(
         "the shares of the values of each cell add up to one",
         "0 cells differ",
         f"{amiss} cells differ",
         holds=amiss == 0,
     )
+
+
+def _cells_with_shares(
+    session: Session, tables: CodeTables, described: Mapping[str, Any]
+) -> tuple[str, *tuple[str, ...]]:
+    """Write the cells that have a line in the table, and how many values the sets of texts have."""
+    name = str(described["name"])
+    value, source = f"t.{session.identifier(name)}", f"{tables.of_column(name)} AS t"
+    if described["cell"] == "range":
+        shown = f"{value}::text AS cell, NULL::int4 AS n FROM {source}"
+        return (f"SELECT {shown} WHERE num_nulls({value}) = 0 AND NOT {is_endless(value)}",)
+    members, bound = value, list[str]()
+    if described["cell"] == "label":
+        kept = "$2::text::jsonb"
+        bound.append(json.dumps(described["labels"], ensure_ascii=False))
+        members = members_of(value, "l", texts(kept))
+        source += f" JOIN ({labels(kept)}) AS l ON l.label = {value}"
+    sets = f"SELECT {members} AS members FROM {source} WHERE num_nulls({value}) = 0"
+    shown = "s.members::text AS cell, cardinality(s.members) AS n"
+    return (f"SELECT DISTINCT {shown} FROM ({sets}) AS s", *bound)
 
 
 def _counted(

@@ -234,7 +234,7 @@ class RowKind(Kind):
         examined = self.examine_rows(session, view, publication, sizes)
         checks = [*relations, *check_labels(session, view, publication), *examined.checks]
         if with_shares:
-            checks.append(check_value_shares(session, view))
+            checks.append(check_value_shares(session, view, schema, publication))
         checks += numbered
         if publication.parameters.get("counts_entities"):
             promise = "the rows are those whose entities were counted when they were published"
