@@ -286,8 +286,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a check that always holds: suppressed cells are NULL",
-        'f"{shown} are shown", holds=shown == 0\n',
-        'f"{shown} are shown", holds=True\n',
+        "holds=counted.n_shown == 0,",
+        "holds=True,",
         ("attacks/test_tampering.py",),
     ),
     Mutation(

@@ -437,29 +437,47 @@ class ClassSizes:
     sizes: IntArray  # shape (n_classes,)
     patterns: Sequence[str | None]  # distinct ones; one empty text if nothing is suppressed
     pattern_of_class: IntArray  # shape (n_classes,)
+    n_shown: int = 0  # cells of rows that are not NULL, although the pattern suppresses them
 
     @classmethod
     def of_numbers(cls, rows: NumberedRows, hidden: Sequence[int]) -> Self:
-        """Take the sizes of classes from the numbers of all cells."""
+        """Take the sizes of classes from the numbers of all cells, where none of these is shown."""
         return cls(rows.sizes, *rows.patterns(hidden))
 
     @classmethod
     def counted(cls, session: Session, view: RowView) -> Self:
         """Count the rows of a view."""
-        pattern = "''" if view.pattern is None else view.pattern
-        names = ", ".join([*view.quasi_identifiers, *([view.pattern] if view.pattern else [])])
         with grouping_by_hash(session):
             found = session.fetch(
-                "SELECT pattern, string_agg(int4send(n::int4), ''::bytea) AS sizes FROM"
-                f" (SELECT {pattern} AS pattern, count(*) AS n FROM {view.view} GROUP BY {names})"
-                " AS class GROUP BY pattern"
+                "SELECT pattern, string_agg(int4send(n::int4), ''::bytea) AS sizes,"
+                f" sum(n * shown)::int8 AS shown FROM ({class_statement(view)}) AS class"
+                " GROUP BY pattern"
             )
         sizes = [np.frombuffer(row["sizes"], dtype=">i4").astype(np.int64) for row in found]
         return cls(
             np.concatenate([np.empty(0, dtype=np.int64), *sizes]),
             [row["pattern"] for row in found],
             np.repeat(np.arange(len(found)), [each.size for each in sizes]),
+            sum(row["shown"] for row in found),
         )
+
+
+def class_statement(view: RowView) -> str:
+    """Write the classes of a view: their pattern, rows, and suppressed cells that are not NULL."""
+    pattern, names, shown = "''", list(view.quasi_identifiers), ["0"]
+    if view.pattern is not None:
+        # Unlike IS NULL, num_nulls() distinguishes a NULL from a row of NULLs.
+        pattern = view.pattern
+        shown = [
+            f"CASE WHEN substr({pattern}, {place}, 1) = '*' AND num_nulls({name}) = 0 THEN 1"
+            " ELSE 0 END"
+            for place, name in enumerate(names, start=1)
+        ]
+        names.append(pattern)
+    return (
+        f"SELECT {pattern} AS pattern, count(*) AS n, {' + '.join(shown)} AS shown"
+        f" FROM {view.view} GROUP BY {', '.join(names)}"
+    )
 
 
 @dataclass(frozen=True)

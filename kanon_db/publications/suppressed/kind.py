@@ -106,11 +106,8 @@ class SuppressedGuarantee(Guarantee):
         return [f"{self.left_over} left-over records are {became}"]
 
 
-_BITS = 30  # of an int4
-
-
 def examine_suppressed(
-    session: Fetching,
+    session: Fetching,  # noqa: ARG001
     view: RowView,
     publication: Publication,
     counted: ClassSizes,
@@ -137,7 +134,7 @@ def examine_suppressed(
     """
     n_columns = len(view.quasi_identifiers)
     k, records = int(publication.parameters["k"]), publication.records
-    profile = _profile(session, view, k, counted)
+    profile = _profile(counted, k)
     allowed = publication.parameters["patterns"]
     strange = [
         row
@@ -148,7 +145,6 @@ def examine_suppressed(
     ]
     everything = "*" * n_columns
     published = sum(row.records for row in profile)
-    shown = sum(row.shown for row in profile)
     with_left_over = publication.parameters.get("left_over") == "publish"
     left_over = sum(
         row.records
@@ -175,7 +171,10 @@ def examine_suppressed(
             holds=not strange,
         ),
         Check(
-            "every suppressed cell is NULL", "0 are shown", f"{shown} are shown", holds=shown == 0
+            "every suppressed cell is NULL",
+            "0 are shown",
+            f"{counted.n_shown} are shown",
+            holds=counted.n_shown == 0,
         ),
         Check(
             "k-anonymity: every combination of kept cells occurs k times",
@@ -211,59 +210,28 @@ def examine_suppressed(
 
 @dataclass(frozen=True)
 class _PatternProfile:
-    """The rows of a pattern: how many, their classes, and what their suppressed cells show."""
+    """The rows of a pattern, and their classes."""
 
     pattern: str
     records: int
-    shown: int
     classes: int
     smallest: int
     largest: int
     below: int
 
 
-def _profile(
-    session: Fetching, view: RowView, k: int, counted: ClassSizes
-) -> list[_PatternProfile]:
+def _profile(counted: ClassSizes, k: int) -> list[_PatternProfile]:
     """Describe the rows of each pattern."""
-    # What rows show is looked at once for all with a pattern and NULL in the same columns. Unlike
-    # IS NULL, num_nulls() distinguishes a NULL from a row of NULLs.
-    cells = view.quasi_identifiers
-    masks = [
-        " + ".join(
-            f"num_nulls({cell}) * {1 << bit}"
-            for bit, cell in enumerate(cells[first : first + _BITS])
-        )
-        for first in range(0, len(cells), _BITS)
-    ]
-    shown = " + ".join(
-        f"((nulls_{place // _BITS} & {1 << place % _BITS}) = 0"
-        f" AND substr(pattern, {place + 1}, 1) = '*')::int4"
-        for place in range(len(cells))
-    )
-    named = ", ".join(f"{mask} AS nulls_{i}" for i, mask in enumerate(masks))
-    places = ", ".join(str(2 + i) for i in range(len(masks)))
-    rows = session.fetch(
-        "SELECT pattern, sum(records)::int8 AS records,"
-        f" coalesce(sum(({shown}) * records), 0)::int8 AS shown"
-        f" FROM (SELECT {view.pattern} AS pattern, {named}, count(*) AS records"
-        f" FROM {view.view} GROUP BY 1, {places}) AS alike GROUP BY pattern"
-    )
-    sizes_of = {
-        pattern: counted.sizes[counted.pattern_of_class == position]
-        for position, pattern in enumerate(counted.patterns)
-    }
-    found = []
-    for row in rows:
-        sizes = sizes_of.pop(row["pattern"], np.empty(0, dtype=np.int64))
-        found.append(
+    profile = []
+    for place, pattern in enumerate(counted.patterns):
+        sizes = counted.sizes[counted.pattern_of_class == place]
+        profile.append(
             _PatternProfile(
-                row["pattern"] or "", row["records"], row["shown"], sizes.size,
-                int(sizes.min(initial=row["records"])), int(sizes.max(initial=0)),
-                int((sizes < k).sum()) + (int(sizes.sum()) != row["records"]),
+                pattern or "", int(sizes.sum()), sizes.size, int(sizes.min()), int(sizes.max()),
+                int((sizes < k).sum()),
             )
         )  # fmt: skip
-    return found
+    return profile
 
 
 class Suppressed(RowKind):

@@ -33,7 +33,7 @@ from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications import KINDS
 from kanon_db.publications.kind import Workload, accuracy_of, compare_counts
 from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
-from kanon_db.publications.rows.distinct_cells import ClassSizes
+from kanon_db.publications.rows.distinct_cells import ClassSizes, class_statement
 from kanon_db.publications.rows.published_rows import (
     AttackedRows,
     AttackedValues,
@@ -354,18 +354,16 @@ def check_columns(rows: DataFrame, publication: Publication) -> Check:
 
 def count_classes(tables: PublishedTables, view: RowView) -> ClassSizes:
     """Count the rows that have the same cells, and the same pattern."""
-    pattern = "''" if view.pattern is None else view.pattern
-    names = ", ".join([*view.quasi_identifiers, *([view.pattern] if view.pattern else [])])
     counts = tables.fetch(
-        "SELECT c.pattern, c.n, count(*) AS classes FROM"
-        f" (SELECT {pattern} AS pattern, count(*) AS n FROM {view.view} GROUP BY {names}) AS c"
-        " GROUP BY c.pattern, c.n"
+        "SELECT c.pattern, c.n, count(*) AS classes, sum(c.n * c.shown) AS shown"
+        f" FROM ({class_statement(view)}) AS c GROUP BY c.pattern, c.n"
     )
     patterns = list(dict.fromkeys(row["pattern"] for row in counts))
     number = np.array([row["classes"] for row in counts], dtype=np.int64)
     sizes = np.array([row["n"] for row in counts], dtype=np.int64)
     of_row = np.array([patterns.index(row["pattern"]) for row in counts], dtype=np.int64)
-    return ClassSizes(np.repeat(sizes, number), patterns, np.repeat(of_row, number))
+    n_shown = sum(int(row["shown"]) for row in counts)
+    return ClassSizes(np.repeat(sizes, number), patterns, np.repeat(of_row, number), n_shown)
 
 
 # The cells of rows in files as the codes that they cover: see the same of PostgreSQL.
