@@ -42,7 +42,7 @@ from kanon_db.answers.likelihoods import (
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import can_cover, holds_anything, is_endless
-from kanon_db.query.expressions import Aggregate, Column, Expression, refusal
+from kanon_db.query.expressions import RANGE_OF, Aggregate, Column, Expression, refusal
 from kanon_db.query.layout import (
     BucketLayout,
     CellDescription,
@@ -310,14 +310,9 @@ def _is_own(cell: CellDescription) -> Node:
             of_column, exp.EQ(this=text, expression=nodes.cast(own, "text")), copy=False
         )
     # The text of a date depends on the session, and those of other columns are no dates.
-    type_ = f"{_RANGES[cell.column.type.name]}range"
-    read = exp.Case(ifs=[exp.If(this=of_column, true=nodes.cast(text, type_))])
+    read = nodes.cast(text, RANGE_OF[cell.column.type.name])
+    read = exp.Case(ifs=[exp.If(this=of_column, true=read)])
     return exp.EQ(this=read, expression=own)
-
-
-_RANGES: Final[Mapping[str, str]] = {
-    "date": "date", "timestamp without time zone": "ts", "timestamp with time zone": "tstz",
-}  # fmt: skip
 
 
 def _cut_out(name: str) -> Node:

@@ -31,6 +31,7 @@ from kanon_db.query.check import LookupTable, check, check_relations, join
 from kanon_db.query.expressions import (
     CATEGORIES,
     DISCRETE_RANGES,
+    RANGES,
     Call,
     Category,
     Column,
@@ -183,10 +184,9 @@ _CONSTANT: Final = (
     "pg_lsn", "tid", '"char"', "name", "jsonb", "tsvector", "tsquery", "pg_snapshot",
     "txid_snapshot",
 )  # fmt: skip
-_RANGES: Final = ("int4", "int8", "num", "date", "ts", "tstz")
 _DEPENDENT: Final = (
     "interval", "time without time zone", "time with time zone",
-    *(f"{of}{kind}" for of in _RANGES for kind in ("range", "multirange")),
+    *RANGES, *(name.replace("range", "multirange") for name in RANGES),
 )  # fmt: skip
 _ELEMENTS: Final = (
     *CATEGORIES, "uuid", "inet", "cidr", "macaddr", "macaddr8", "bytea", "interval", "jsonb",

@@ -47,7 +47,14 @@ from kanon_db.query.cell_conditions import (
     texts,
     value_at,
 )
-from kanon_db.query.expressions import DISCRETE_RANGES, NUMBERS, Column, Type, type_in_range
+from kanon_db.query.expressions import (
+    DISCRETE_RANGES,
+    NUMBERS,
+    RANGES,
+    Column,
+    Type,
+    type_in_range,
+)
 from kanon_db.query.layout import (
     ANYTHING,
     DRAWN,
@@ -343,12 +350,6 @@ FROM unnest($1::text[], $2::text[], $3::text[]::int4[]) AS c (name, type, length
 """
 """The types of the source's columns, as the server writes them."""
 
-_ELEMENTS: Final = {
-    "int4range": "int4", "int8range": "int8", "numrange": "text::numeric", "daterange": "date",
-    "tsrange": "timestamp", "tstzrange": "timestamptz",
-}  # fmt: skip
-"""What a value is cast to, to ask whether it lies in a range."""
-
 
 class _ShownColumn(NamedTuple):
     """A column of published rows."""
@@ -444,10 +445,12 @@ class _RowDrawing:
         """Write whether the value of a record ``d`` lies in the cell of a row ``v``."""
         drawn, shown = f"d.{column.quoted}", f"v.{column.quoted}"
         if column.range_type:
+            of = RANGES[column.range_type][0]  # A float is what is written of it.
+            own = f"{drawn}::text::numeric" if of == "numeric" else f"{drawn}::{of}"
             return (
                 f"CASE WHEN num_nulls({shown}, {drawn}) > 0 THEN num_nonnulls({drawn}) = 0 AND"
                 f" (num_nulls({shown}) = 1 OR lower_inf({shown}) AND upper_inf({shown}))"
-                f" ELSE {shown} @> {drawn}::{_ELEMENTS[column.range_type]} END"
+                f" ELSE {shown} @> {own} END"
             )
         if column.cell is not None and column.cell.labels is not None:
             return self._fits_label(column, column.cell.labels)

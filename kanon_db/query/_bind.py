@@ -176,10 +176,6 @@ _LITERALS: Final = {
     "boolean": BOOLEAN, "date": DATE, "timestamp": TIMESTAMP, "timestamptz": TIMESTAMPTZ,
     "interval": INTERVAL,
 }  # fmt: skip
-_OF_RANGES: Final = {
-    "int4range": INTEGER, "int8range": BIGINT, "numrange": NUMERIC, "daterange": DATE,
-    "tsrange": TIMESTAMP, "tstzrange": TIMESTAMPTZ,
-}  # fmt: skip
 _TEXTS: Final[dict[str, tuple[str, ex.Type]]] = {
     **dict.fromkeys(("upper", "lower", "initcap"), ("t", TEXT)),
     **dict.fromkeys(("btrim", "ltrim", "rtrim"), ("t|tc", TEXT)),
@@ -582,12 +578,13 @@ class Binder:
 
     def _bind_containment(self, test: ex.Contained) -> ex.Expression:
         """Bind ``<@`` as comparisons with the ends of the range; one that is NULL is none."""
-        of = _OF_RANGES[test.range_type]
+        of = ex.RANGES[test.range_type][0]
         _, type_ = self.bind(test.operand)
-        if type_ is None or type_.name != of.name:
+        if type_ is None or type_.name != of:
+            fitting = (name for name, (end, *_) in ex.RANGES.items() if type_ and end == type_.name)
             raise refusal(
-                f"{test.range_type} holds values of type {of.name}, which these are not",
-                hint=f"write <@ {_range_of(type_)}(...), or x >= 20 AND x < 30",
+                f"{test.range_type} holds values of type {of}, which these are not",
+                hint=f"write <@ {next(fitting, 'int4range')}(...), or x >= 20 AND x < 30",
             )
         parts = []
         ends: tuple[tuple[ex.Expression, ex.ComparisonOperator], ...] = (
@@ -599,14 +596,14 @@ class Binder:
             if not isinstance(given, ex.Literal | ex.Arithmetic):
                 raise refusal("the end of a range is not a constant", hint="write its number")
             if given != ex.Literal("null", ""):
-                typed = end if given.kind != "string" else ex.Cast(end, of.name)  # type: ignore[union-attr]
+                typed = end if given.kind != "string" else ex.Cast(end, of)  # type: ignore[union-attr]
                 parts.append(ex.Comparison(operator, test.operand, typed))
         if not parts:
             raise refusal("a range has no ends", hint="write IS NOT NULL")
         condition = self.condition(ex.joined(ex.And, parts) or parts[0])
         bounds = [part.right for part in ex.walk(condition) if isinstance(part, ex.Comparison)]
         texts = [end.text for end in bounds if isinstance(end, ex.Constant) and end.text]
-        if len(texts) == 2 and of.category in ex.NUMBERS and float(texts[0]) > float(texts[1]):
+        if len(texts) == 2 and type_.category in ex.NUMBERS and float(texts[0]) > float(texts[1]):
             raise refusal("a range ends before it begins", hint="write the lower end first")
         return condition
 
@@ -700,11 +697,6 @@ def _text_in(constant: ex.Expression) -> str:
 def _is_short(text: str | None) -> bool:
     """Whether a constant is a whole number that a function may be given."""
     return text is not None and re.fullmatch(r"-?[0-9]{1,4}", text) is not None
-
-
-def _range_of(type_: ex.Type | None) -> str:
-    names = (name for name, of in _OF_RANGES.items() if type_ and of.name == type_.name)
-    return next(names, "int4range")
 
 
 def _require_equality(*compared: ex.Expression) -> None:

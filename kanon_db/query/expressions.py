@@ -103,7 +103,12 @@ RANGES: Final[Mapping[str, tuple[str, ...]]] = {
     "tsrange": ("timestamp without time zone",),
     "tstzrange": ("timestamp with time zone",),
 }
-"""The types of values that each type of range may cover; the first by default."""
+"""The types of values that each type of range may cover; the first is that of its ends."""
+
+RANGE_OF: Final[Mapping[str, str]] = {
+    of: name for name, values in reversed([*RANGES.items()]) for of in values
+}
+"""The type of range that covers values of a type: of several, the first."""
 
 DISCRETE_RANGES: Final = ("int4range", "int8range", "daterange")
 """The types of ranges whose values can be counted."""

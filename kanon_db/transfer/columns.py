@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kanon_db.errors import DatabaseError, NotFoundError, SchemaMismatchError
+from kanon_db.query.expressions import RANGE_OF
 from kanon_db.session.protocol import UNDEFINED_FUNCTION, Session, settings
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class ColumnType(NamedTuple):
 
         Ranges of whole numbers end before the next number, and the largest number has no next one.
         """
-        name = _RANGES.get(self.type_name)
+        name = RANGE_OF.get(self.type_name)
         if name == "int4range" and largest > _LARGEST_INT4 - 1:
             return "int8range"
         if name == "int8range" and largest > _LARGEST_EXACT:
@@ -254,17 +255,6 @@ def _write_label(column: ColumnType, value: str) -> str:
 
 _LARGEST_INT4: Final = 2**31 - 1
 _LARGEST_EXACT: Final = 2**53  # largest exact double; the largest value is compared as a double
-_RANGES: Final = {
-    "smallint": "int4range",
-    "integer": "int4range",
-    "bigint": "int8range",
-    "numeric": "numrange",
-    "real": "numrange",
-    "double precision": "numrange",
-    "date": "daterange",
-    "timestamp without time zone": "tsrange",
-    "timestamp with time zone": "tstzrange",
-}
 WHOLE_NUMBERS: Final = ("smallint", "integer", "bigint")
 _NUMBERS: Final = (*WHOLE_NUMBERS, "numeric", "real", "double precision")
 _TIMES: Final = (
