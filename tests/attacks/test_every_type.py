@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -171,6 +172,9 @@ def misses(low: float | None, high: float | None, truth: Any) -> bool:
         return False
     if isinstance(truth, Fraction):
         return (low is not None and low > truth) or (high is not None and high < truth)
+    if isinstance(truth, date):  # Extremes of moments are answered in seconds since 1970.
+        moment = truth if isinstance(truth, datetime) else datetime.combine(truth, time())
+        truth = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     exact = above = below = Decimal(truth)
     given = [None if end is None else Decimal(end) for end in (low, high)]
     if exact.is_nan() or any(end is not None and end.is_nan() for end in given):
