@@ -192,6 +192,20 @@ def test_tampered_files_are_refused(spark: Any, made: Made, tmp_path: Path) -> N
             play(spark, str(target), made.source)
 
 
+def test_an_order_that_is_drawn_leaves_more_rows(spark: Any, tmp_path: Path) -> None:
+    """The last one is like three others in the first column, and like three in the second."""
+    rows = [(0, 0), (0, 1), (0, 2), (3, 5), (4, 5), (6, 5), (0, 5)]
+    frame = spark.createDataFrame(rows, "a int, b int")
+    for order, share in (("cheapest_first", 2), ("drawn", 3 / 4 + 3 / 3 + 1 / 7)):
+        target = str(tmp_path / f"by_{order}")
+        on_spark.publish_suppressed(
+            spark, frame, target, quasi_identifiers=["a", "b"], k=3, source_name="tied",
+            options={"order": order},
+        )  # fmt: skip
+        found = {one.attack: one for one in on_spark.attack(spark, target, frame)}
+        assert found["refinement: linking a row"].rate == pytest.approx(share / len(rows))
+
+
 # -- buckets ---------------------------------------------------------------------------------------
 
 
