@@ -197,7 +197,7 @@ def test_an_order_that_is_drawn_leaves_more_rows(spark: Any, tmp_path: Path) -> 
     rows = [(0, 0), (0, 1), (0, 2), (3, 5), (4, 5), (6, 5), (0, 5)]
     frame = spark.createDataFrame(rows, "a int, b int")
     for order, share in (("cheapest_first", 2), ("drawn", 3 / 4 + 3 / 3 + 1 / 7)):
-        target = str(tmp_path / f"by_{order}")
+        target = str(tmp_path / order / "tied")
         on_spark.publish_suppressed(
             spark, frame, target, quasi_identifiers=["a", "b"], k=3, source_name="tied",
             options={"order": order},

@@ -499,7 +499,7 @@ class _MatchedRows:
         is_covered = np.ones((1, neighbors.size), dtype=np.bool_)
         for attribute in range(n_attributes):
             values = np.flatnonzero(self._covering.values_of(number, attribute))
-            if is_covered.size * values.size > _MOST_RECORDS:
+            if not values.size or is_covered.size * values.size > _MOST_RECORDS:
                 return None
             covers = self._may_match(attribute, values, neighbors)
             both = is_covered[:, np.newaxis, :] & covers

@@ -759,21 +759,30 @@ class RowClasses:
             else:
                 assert isinstance(cells, Sets)  # noqa: S101  # for the type checker
                 has = self.values_of(number, attribute)[cells.codes]
-                meets = np.logical_or.reduceat(has, cells.ends - cells.sizes)
-                meets = meets[self.cell_of_class[chosen, attribute]]
+                n_shared = np.diff(np.append(0, np.cumsum(has))[cells.ends], prepend=0)
+                meets = n_shared[self.cell_of_class[chosen, attribute]] > 0
             kept = np.flatnonzero(meets)
             chosen = kept if isinstance(chosen, slice) else chosen[kept]
         return chosen if not isinstance(chosen, slice) else np.arange(self.n_classes)
 
     def cover(self, attribute: int, codes: IntArray, classes: IntArray) -> BoolArray:
-        """Tell which codes the cells of classes cover, shape (n_codes, n_classes)."""
+        """Tell which of some ascending codes classes cover, shape (n_codes, n_classes)."""
         ends = self._low_high[attribute]
         if ends is not None:
             low, high = ends[:, classes]
             inside: BoolArray = (low <= codes[:, np.newaxis]) & (codes[:, np.newaxis] <= high)
             return inside
-        cell = self.cell_of_class[classes, attribute]
-        return np.stack([self._having(attribute, code)[cell] for code in codes.tolist()])
+        cells = self.cells[attribute]
+        assert isinstance(cells, Sets)  # noqa: S101  # for the type checker
+        own = cells.taken(self.cell_of_class[classes, attribute])
+        owner, place = (
+            np.repeat(np.arange(classes.size), own.sizes),
+            np.searchsorted(codes, own.codes),
+        )
+        is_among = codes[np.minimum(place, codes.size - 1)] == own.codes
+        covered = np.zeros((codes.size, classes.size), dtype=np.bool_)
+        covered[place[is_among], owner[is_among]] = True
+        return covered
 
     def people_of(self, number: int, codes: CodeArray) -> IntArray:
         """Return the people whom the cells of a class cover, ascending.

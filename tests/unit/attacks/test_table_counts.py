@@ -287,6 +287,16 @@ def test_wide_cells_and_many_rows_are_not_listed() -> None:
     assert found.remaining == pytest.approx(found.within)
 
 
+def test_cells_that_the_source_no_longer_covers() -> None:
+    """Their rows leave what they did, and others are looked at."""
+    cells = Sets(np.array([0, 1, 0, 1], np.int32), np.array([2, 4, 4]))
+    covering = RowClasses([cells], np.array([[0], [1], [2]]), [2])
+    assert [covering.overlapping(g).tolist() for g in range(3)] == [[0, 1], [0, 1], []]
+    deductions = Deductions(2, np.array([True]), matches=MatchCount.EXACTLY_K)
+    found = count_tables(covering, np.array([1, 1, 1]), deductions, np.random.default_rng(0))
+    assert (found.within, found.remaining) == (2, pytest.approx(1))
+
+
 def test_classes_that_overlap() -> None:
     """By looking at the values of all cells."""
     random = np.random.default_rng(1)
@@ -301,6 +311,6 @@ def test_classes_that_overlap() -> None:
         ]
         assert covering.overlapping(number).tolist() == np.flatnonzero(meets).tolist()
     for a in attributes:
-        codes = np.array([2, 0])
+        codes = np.array([0, 2])
         covered = np.column_stack([covering.values_of(g, a)[codes] for g in numbers.tolist()])
         assert (covering.cover(a, codes, numbers) == covered).all()
