@@ -159,11 +159,15 @@ def show(groups: Sequence[Group], query: ex.Query, rule: FigureRule) -> list[Gro
         is_of_few = any(n.estimate is not None and rule.number(n.estimate) is None for n in people)
         return NOTHING if is_of_few else answer
 
-    aggregates = [measure.aggregate for measure in query.measures]
-    return [
-        group._replace(estimates=tuple(show_one(one, group.estimates) for one in aggregates))
-        for group in groups
-    ]
+    def show_group(group: Group) -> Group:
+        shown = [show_one(measure.aggregate, group.estimates) for measure in query.measures]
+        hidden = frozenset(
+            place for place, (answer, own) in enumerate(zip(shown, group.estimates, strict=False))
+            if answer.estimate is None and own.estimate is not None
+        )  # fmt: skip
+        return group._replace(estimates=tuple(shown), hidden=hidden)
+
+    return [show_group(group) for group in groups]
 
 
 def _people(aggregate: ex.Aggregate) -> list[ex.Aggregate]:

@@ -55,13 +55,9 @@ def with_calculated(
         for total, found_totals in (totals or {}).items():
             names = [key.name for key in query.keys if key.expression in total.by]
             known[total] = found_totals.get(common_key(group.key, names), NOTHING)
-        few = set[ex.Expression]()
+        few = {query.measures[place].aggregate for place in group.hidden}
         if exact is not None:
             own = _map_answers(query, exact[number])
-            few = {
-                one for one, answer in own.items()
-                if answer.estimate is not None and known[one].estimate is None
-            }  # fmt: skip
             known |= {
                 one: _calculate(one, own)
                 for one in statistics if few.isdisjoint(one.sums)

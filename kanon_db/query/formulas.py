@@ -93,6 +93,7 @@ class Group(NamedTuple):
     key: str  # JSON object: the group's values by the names that the query gives them
     ranks: tuple[int, ...]  # Places of the values in their order; those of NULL come last
     estimates: tuple[Estimated, ...]  # One for each measure of the query
+    hidden: frozenset[int] = frozenset()  # Places of those that a rule of figures does not show
 
 
 _EXACT: Final = 2.0**53
@@ -267,6 +268,10 @@ def _holds(
         raise TypeError(f"{type(expression).__name__} is not checked")
 
     match condition:
+        case ex.Comparison() | ex.NullTest() if group.hidden and any(
+            places.get(part) in group.hidden for part in ex.walk(condition)
+        ):
+            return None  # A figure that is not shown is no NULL.
         case ex.And(parts) | ex.Or(parts):
             truths = [_holds(part, group, places) for part in parts]
             decisive = isinstance(condition, ex.Or)

@@ -205,6 +205,11 @@ def test_having_and_order_see_what_is_shown(reader: Kanon) -> None:
     shown = reader.count(f"{asked} HAVING COUNT(*) > 0")["estimate"]
     assert len(shown)
     assert are_shown(tuple(shown))
+    valued = "SELECT age, COUNT(visits) FROM told_b GROUP BY age"
+    assert reader.count(valued)["estimate"].isna().any()
+    for condition in ("SUM(visits) IS NULL", "COALESCE(SUM(visits), 0) < 1", "NOT SUM(visits) > 9"):
+        chosen = reader.count(f"{valued} HAVING {condition}")["estimate"]
+        assert not chosen.isna().any(), condition  # Where nobody has a value, SUM is NULL.
     for figure in ("COUNT(*)", "SUM(age)"):  # what is missing is not NULL, so it is not first
         first = reader.count(f"SELECT age, {figure} AS n FROM told_b GROUP BY age ORDER BY n DESC")
         assert not pd.isna(first["estimate"][0])

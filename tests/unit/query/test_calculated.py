@@ -214,6 +214,26 @@ def test_having_reads_what_is_shown_of_a_statistic() -> None:
     assert in_order(groups, found) == groups[:1]
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "SUM(age) IS NULL",
+        "COALESCE(SUM(age), 0) < 1",
+        "NOT SUM(age) > 1",
+        "corr(age, years) IS NULL",
+    ],
+)
+def test_having_takes_no_hidden_figure_for_null(condition: str) -> None:
+    found = query(f"SELECT sex, SUM(age) FROM t GROUP BY sex HAVING {condition}")
+    one = Estimated(1.0, 0.0, 1, 1)
+    figures = (NOTHING, *[one] * (len(found.measures) - 1), *[NOTHING] * len(found.formulas))
+    places = frozenset(range(len(found.measures)))
+    hidden, null = (
+        Group("{}", (place,), figures, own) for place, own in enumerate((places, frozenset()))
+    )
+    assert in_order([hidden, null], found) == ([] if "NOT" in condition else [null])
+
+
 def test_a_correlation_is_of_records_that_have_both_numbers() -> None:
     found = query("SELECT corr(age, years) FILTER (WHERE member) FROM t")
     assert [label.label for _, label in found.shown] == ["corr(age, years)"]
