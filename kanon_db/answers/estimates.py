@@ -603,9 +603,16 @@ def measure_usefulness(target: AttackTarget, asked: RandomQueries) -> Usefulness
 
 def _describe_plans(opened: OpenQuery) -> list[str]:
     """Describe each plan once, with the aggregates that it is of if there are several plans."""
-    labels: defaultdict[str, list[str]] = defaultdict(list)
-    for measure, plan in zip(opened.query.measures, opened.plans, strict=True):
-        labels[plan.describe()].append(measure.label)
+    query = opened.query
+    labels: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for measure, plan in zip(query.measures, opened.plans, strict=True):
+        # What is not listed is needed for something that is, or to choose and order groups.
+        uses = [
+            f"for {one.label}" for one in query.formulas
+            if one.label and measure.aggregate in walk(one.expression)
+        ] or ["for HAVING or ORDER BY"]  # fmt: skip
+        own = [measure.label] if measure.label else uses
+        labels[plan.describe()].update(dict.fromkeys(own))
     if len(labels) == 1:
         return list(labels)
     return [f"{', '.join(own)}: {described}" for described, own in labels.items()]

@@ -191,6 +191,14 @@ def test_correlations_follow_from_all_matchings_of_each_bucket(parties: Parties)
     assert 0 < error <= (high - low) / 2
     assert -1 <= low <= min(truths)
     assert max(truths) <= high <= 1
+    plans = fetch(
+        parties.analyst,
+        "SELECT description FROM kanon.explain_count('SELECT corr(age, wage) FROM tiny"
+        " HAVING COUNT(*) > 1') WHERE part = 'plan'",
+    )
+    assert [described.partition(":")[0] for (described,) in plans] == [
+        "for corr(age, wage)", "for corr(age, wage)", "for HAVING or ORDER BY",
+    ]  # fmt: skip
 
 
 def _sums_of_pairs(world: Sequence[tuple[int | None, float | None]]) -> tuple[float, ...]:
