@@ -371,8 +371,7 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", long_but({"random", "turned", "suppressed"}, PUBLISHED))
+@pytest.mark.parametrize("name", long_but({"turned", "suppressed"}, PUBLISHED))
 def test_answers_are_those_of_estimate_count(
     parties: Parties, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
