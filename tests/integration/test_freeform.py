@@ -89,6 +89,12 @@ def test_tampering_is_found(kanon: Functions | Package, parties: Parties) -> Non
             "the rows are those whose matches were checked when they were published",
             "the numbers of the cells are those of the rows",
         ], case
+    with parties.admin.transaction(force_rollback=True):
+        digest = """layout || '{"digest": "0 0"}'"""
+        fetch(parties.admin, f"UPDATE kanon.publication SET layout = {digest}")
+        assert failed_checks(parties.admin, "people") == [
+            "the rows are those whose matches were checked when they were published"
+        ]
     fetch(parties.analyst, "SET timezone = 'Asia/Tokyo'; SET datestyle = 'SQL, DMY'")
     assert holds(parties.analyst, "people")
 

@@ -51,7 +51,6 @@ from kanon_db.publications.rows.row_kind import (
     loss_metrics,
     tight_attributes,
 )
-from kanon_db.publications.rows.row_relations import check_digest, digest_rows
 from kanon_db.query.layout import RECODED_SUFFIXES, RowView
 from kanon_db.session import Session
 from kanon_db.transfer.allowance import Needs
@@ -131,7 +130,10 @@ def check_graph(k: int, originals: int, published: int, outside: int, *, holds: 
 
 
 def examine_freeform(
-    session: Session, view: RowView, publication: Publication, counted: ClassSizes
+    session: Session,  # noqa: ARG001
+    view: RowView,  # noqa: ARG001
+    publication: Publication,
+    counted: ClassSizes,
 ) -> Examination:
     """Check what can be checked with the view alone, and measure it.
 
@@ -141,8 +143,7 @@ def examine_freeform(
         The session of any role that may read the publication.
     view : RowView
     publication : Publication
-        Its entry in the catalog, with the digest of the rows when they were published; see
-        :func:`digest_rows`.
+        Its entry in the catalog.
     counted : ClassSizes
 
     Returns
@@ -150,22 +151,19 @@ def examine_freeform(
     Examination
         Metrics: ``records``, and ``distinct_rows``, the number of distinct combinations of cells.
     """
-    same = check_digest(session, view, publication.layout["digest"], SAME_ROWS)
-    return judge_freeform(publication, counted, same)
+    return judge_freeform(publication, counted)
 
 
 SAME_ROWS: Final = "the rows are those whose matches were checked when they were published"
 
 
-def judge_freeform(publication: Publication, counted: ClassSizes, same: Check) -> Examination:
+def judge_freeform(publication: Publication, counted: ClassSizes) -> Examination:
     """Judge what was counted; see :func:`examine_freeform`.
 
     Parameters
     ----------
     publication : Publication
     counted : ClassSizes
-    same : Check
-        Whether the rows are those that were published.
     """
     n_rows = int(counted.sizes.sum())
     return Examination(
@@ -176,7 +174,6 @@ def judge_freeform(publication: Publication, counted: ClassSizes, same: Check) -
                 f"{n_rows} records",
                 holds=n_rows == publication.records,
             ),
-            same,
         ],
         {"records": n_rows, "distinct_rows": counted.sizes.size},
     )
@@ -200,6 +197,7 @@ class FreeformRows(RowKind):
     coarsens = True
     is_slow_if_wide = True
     examine_rows = staticmethod(examine_freeform)
+    same_rows = SAME_ROWS
     shares_cells = False
     takes_codes = True
     memory = staticmethod(giving_back)
@@ -311,7 +309,6 @@ class FreeformRows(RowKind):
         ]
         written = Written(
             FreeformGuarantee.of(request),
-            layout={"digest": digest_rows(session, rows.view)},
             checks=checks,
             metrics=loss_metrics(job.source, lost),
         )

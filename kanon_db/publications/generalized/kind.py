@@ -90,7 +90,6 @@ from kanon_db.publications.rows.row_kind import (
 )
 from kanon_db.publications.rows.row_relations import (
     RowsWithEntities,
-    counted_layout,
     counted_parameters,
     settle_classes,
 )
@@ -727,7 +726,6 @@ class Generalized(RowKind):
                 job.source, measured, gcp_ob=measured.ob_gcp, binary_loss=measured.binary_loss
             ),
             parameters={"suppressed": measured.n_suppressed, **counted_parameters(job)},
-            layout=counted_layout(job, rows.view),
         )
         return rows.finish(table, dense, written)
 

@@ -65,9 +65,10 @@ from kanon_db.publications.rows.published_rows import (
 )
 from kanon_db.publications.rows.recoded_cells import GeneralizedColumn, microdata_of, write_cells
 from kanon_db.publications.rows.row_relations import (
-    check_digest,
     digest_rows,
+    digested_suffixes,
     finish_rows,
+    same_digest,
     write_batches,
     write_estimator_tables,
     write_from_rows,
@@ -184,6 +185,8 @@ class RowKind(Kind):
     examine_rows: Callable[[Session, RowView, Publication, ClassSizes], Examination]
     """Checks what the kind promises of its rows, and measures them, using only the view; given how
     many rows have each combination of cells."""
+    same_rows = "the rows are those whose entities were counted when they were published"
+    """Says, of rows with a digest, what was checked with the source."""
     shares_cells = True
     """Tell whether rows are published in classes of the same cells."""
 
@@ -201,10 +204,8 @@ class RowKind(Kind):
         return [suffix for suffix in self.suffixes if suffix != CELLS or has_numbers]
 
     def digested(self, layout: Mapping[str, Any]) -> Sequence[str]:
-        """Name the codes of the rows, from which these follow if all columns have them."""
-        stored = {name for name, *_ in layout.get("store", {}).get("columns", ())}
-        is_told = {layout.get("pattern"), *stored} >= set(layout["columns"])
-        return (VALUES, CODES) if is_told else ("",)
+        """See :func:`.digested_suffixes`."""
+        return digested_suffixes(layout)
 
     def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:  # noqa: ARG002
         """Read only what is published."""
@@ -218,14 +219,14 @@ class RowKind(Kind):
         is_new: bool = False,  # noqa: ARG002
     ) -> Examination:
         """Check that the relations are those that were published, and only then read the rows."""
-        schema = published_schema(session)
-        view = RowView.of(session, schema, publication.name, publication.layout)
-        with_shares = bool(publication.layout.get("shares"))
+        schema, layout = published_schema(session), publication.layout
+        view = RowView.of(session, schema, publication.name, layout)
+        with_shares = bool(layout.get("shares"))
         relations = check_row_view(session, view, with_shares=with_shares)
         if not all(check.holds for check in relations):
             return Examination(relations, {})
         sizes, numbered = None, []
-        if "store" in publication.layout:
+        if "store" in layout:
             sizes, check = count_class_differences(session, view, schema, publication)
             numbered.append(check)
         if sizes is None:
@@ -233,12 +234,14 @@ class RowKind(Kind):
             sizes = ClassSizes.counted(session, view)
         examined = self.examine_rows(session, view, publication, sizes)
         checks = [*relations, *check_labels(session, view, publication), *examined.checks]
+        if "digest" in layout:
+            # That of codes says nothing of rows which are not theirs.
+            same = digest_rows(session, schema, publication.name, layout) == layout["digest"]
+            same = same and all(check.holds for check in numbered)
+            checks.append(same_digest(self.same_rows, same=same))
         if with_shares:
             checks.append(check_value_shares(session, view, schema, publication))
         checks += numbered
-        if publication.parameters.get("counts_entities"):
-            promise = "the rows are those whose entities were counted when they were published"
-            checks.append(check_digest(session, view, publication.layout["digest"], promise))
         return Examination(checks, examined.metrics)
 
     def extend(
@@ -263,7 +266,7 @@ class RowKind(Kind):
         if counts := bool(old.parameters.get("counts_entities")):
             parameters["counts_entities"] = True
         if counts or "digest" in layout:
-            layout["digest"] = digest_rows(session, view)
+            layout["digest"] = digest_rows(session, job.schema, whole.name, layout)
         whole.analyze("")
         if "suppressed" in parameters:
             parameters["suppressed"] += old.left_out

@@ -24,7 +24,7 @@ from kanon_db.publications.results import Check
 from kanon_db.publications.rows.cell_codes import write_cell_codes, write_value_shares
 from kanon_db.publications.rows.distinct_cells import CellTable, ShownRows
 from kanon_db.query.expressions import DISCRETE_RANGES, Column, Type, type_in_range
-from kanon_db.query.layout import CELLS, ROWS, CellDescription, RowView
+from kanon_db.query.layout import CELLS, CODES, ROWS, VALUES, CellDescription, RowView
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.protocol import grouping_by_hash, roomy, run_with_helper
 from kanon_db.transfer.allowance import Allowance
@@ -41,25 +41,30 @@ from kanon_db.transfer.columns import (
 )
 
 
-def digest_rows(session: Session, view: RowView) -> str:
-    """Return a number that depends on all rows, but not on their order.
+def digested_suffixes(layout: Mapping[str, Any]) -> Sequence[str]:
+    """Name the codes of the rows, from which these follow if all columns have them."""
+    stored = {name for name, *_ in layout.get("store", {}).get("columns", ())}
+    is_told = {layout.get("pattern"), *stored} >= set(layout["columns"])
+    return (VALUES, CODES) if is_told else ("",)
 
-    It is the sum of 64 bits of each row's SHA-256: a change of any row changes it, except by a
+
+def digest_rows(session: Session, schema: str, name: str, layout: Mapping[str, Any]) -> str:
+    """Return numbers that depend on all rows, or on their codes, but not on their order.
+
+    They are sums of 64 bits of each row's SHA-256: a change of any row changes them, except by a
     negligible chance.
     """
+    sums = []
     with fix_labels(session):
-        found = fetch_one(
-            session,
-            "SELECT coalesce(sum(('x' || left(encode(hash, 'hex'), 16))::bit(64)::int8), 0)::text"
-            " AS digest FROM (SELECT sha256(convert_to(format('%s', published), 'UTF8')) AS hash"
-            f" FROM {view.view} AS published) AS hashed",
-        )
-    return str(found["digest"])
-
-
-def check_digest(session: Session, view: RowView, digest: str, promise: str) -> Check:
-    """Compare the rows with their digest when they were published."""
-    return same_digest(promise, same=digest_rows(session, view) == digest)
+        for suffix in digested_suffixes(layout):
+            row = fetch_one(
+                session,
+                "SELECT coalesce(sum(('x' || left(encode(hash, 'hex'), 16))::bit(64)::int8), 0)"
+                "::text AS digest FROM (SELECT sha256(convert_to(format('%s', published), 'UTF8'))"
+                f" AS hash FROM {session.identifier(schema, name + suffix)} AS published) AS h",
+            )
+            sums.append(str(row["digest"]))
+    return " ".join(sums)
 
 
 def same_digest(promise: str, *, same: bool) -> Check:
@@ -81,11 +86,6 @@ def counted_parameters(job: Job[Any]) -> dict[str, Any]:
     A batch in which each has one record says that they were not, whatever other batches say.
     """
     return {} if job.source.entity is None else {"counts_entities": job.entities is not None}
-
-
-def counted_layout(job: Job[Any], view: RowView) -> dict[str, Any]:
-    """Return the digest by which readers can tell that the rows are those that were checked."""
-    return {} if job.entities is None else {"digest": digest_rows(job.session, view)}
 
 
 @dataclass(frozen=True)
@@ -342,6 +342,10 @@ def finish_rows(
     """Write what the estimator reads, gather statistics, and warn of columns that may be missed."""
     numbered = {**layout, "number": table.name}
     found = write_estimator_tables(job.staging, view, numbered, rows, cells, matches)
+    if matches is not None or job.entities is not None:
+        # What was checked with the source cannot be checked again.
+        staging = job.staging
+        found["digest"] = digest_rows(job.session, staging.schema, staging.name, found)
     job.session.step("gathering statistics")
     job.staging.analyze("")
     missed = job.source.without_role
@@ -387,7 +391,7 @@ def write_from_rows(
     cells = _cells(session, staging, layout) if with_shares else None
     layout = write_estimator_tables(staging, view, layout, rows, cells, matches)
     if "digest" in layout:
-        layout["digest"] = digest_rows(session, view)
+        layout["digest"] = digest_rows(session, staging.schema, name, layout)
     session.step("gathering statistics")
     staging.analyze("")
     return layout

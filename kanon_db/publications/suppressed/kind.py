@@ -38,7 +38,6 @@ from kanon_db.publications.rows.published_rows import AttackedRows
 from kanon_db.publications.rows.row_kind import AT_ONCE, RowKind, check_k, row_layout
 from kanon_db.publications.rows.row_relations import (
     RowsWithEntities,
-    counted_layout,
     counted_parameters,
     finish_rows,
     settle_classes,
@@ -342,7 +341,7 @@ class Suppressed(RowKind):
             SuppressedGuarantee.of(
                 request, suppression.n_left_over, with_entities=job.source.entity is not None
             ),
-            layout={**layout, **counted_layout(job, view)},
+            layout=layout,
             checks=checks,
             metrics=metrics,
             parameters={

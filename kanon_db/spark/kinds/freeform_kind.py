@@ -287,7 +287,8 @@ class SparkFreeform(SparkRows):
         """Check that the rows are those whose matches were checked."""
         digest = digest_of_table([rows_of(tables, publication)])
         same = same_digest(SAME_ROWS, same=digest == publication.layout["digest"])
-        return judge_freeform(publication, counted, same)
+        found = judge_freeform(publication, counted)
+        return replace(found, checks=[*found.checks, same])
 
 
 KIND: Final[Any] = SparkFreeform()
