@@ -26,7 +26,7 @@ from kanon_db.query.sql import (
 MOST_VALUES: Final = 1000
 """The most values of a discrete range that are listed; wider ones give so many, evenly spaced."""
 
-MOST_GROUPED: Final = 20_000
+MOST_GROUPED: Final = 100_000
 """The most values of a range that GROUP BY spreads out."""
 
 _MOST_SPREAD: Final = 100_000

@@ -182,7 +182,8 @@ def test_any_condition(parties: Parties, predicate: str) -> None:
 
 @pytest.mark.parametrize("condition", ["age > 24", "sex = 'f' OR zip = 1"])
 def test_groups(parties: Parties, condition: str) -> None:
-    for key in ("age", "sex", "zip", "illness", "age / 5", "EXTRACT(day FROM born)"):
+    for key in ("age", "sex", "zip", "illness", "age / 5", "EXTRACT(day FROM born)",
+                "age % 3", "date_trunc('week', born)"):  # fmt: skip
         rows = fetch(
             parties.analyst,
             "SELECT group_key -> 'k', estimate, lower_bound, upper_bound"

@@ -172,6 +172,55 @@ def test_groups_and_sums_agree_with_counts(parties: Parties, name: str) -> None:
     assert estimated(parties, summed) == pytest.approx(counted)
 
 
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("classes", "age / 5"),
+        ("classes", "age % 3"),
+        ("classes", "date_trunc('week', day)::date"),
+        ("graph", "date_trunc('week', day)::date"),
+        ("graph", "EXTRACT(day FROM day) % 4"),
+    ],
+)
+def test_a_group_is_the_count_of_its_condition(parties: Parties, name: str, key: str) -> None:
+    """Values that a group does not tell apart are listed as one, with what they add up to."""
+    also = "day > '2020-01-02' AND sick <> 'flu'"
+    query = f"SELECT {key} AS k, COUNT(*) FROM {name} WHERE {also} GROUP BY k"
+    groups = groups_of(parties, query)
+    assert len(groups) > 2
+    for group, found in groups.items():
+        condition = f"{key} = '{group}'" if group is not None else f"{key} IS NULL"
+        alone = estimated(parties, f"SELECT COUNT(*) FROM {name} WHERE {also} AND {condition}")
+        assert found == pytest.approx(alone, abs=1e-6), group
+
+
+def groups_of(parties: Parties, query: str) -> dict[str | None, tuple[float, ...]]:
+    return {
+        key: tuple(found)
+        for key, *found in fetch(
+            parties.analyst,
+            "SELECT group_key ->> 'k', estimate, std_error, lower_bound, upper_bound"
+            " FROM kanon.estimate_counts($1::text)",
+            query,
+        )
+    }
+
+
+def test_dates_of_a_lifetime_are_grouped_by_year(parties: Parties) -> None:
+    """Cells of more than 20,000 days."""
+    draw = random.Random(4)  # noqa: S311
+    rows = [(f"{draw.randrange(1930, 2016)}-0{draw.randrange(1, 10)}-11", "x") for _ in range(40)]
+    kanon = create_source(parties.publisher, "data.lives", "born date, sick text", rows)
+    kanon.generalize("data.lives", "lives", k=40, method="initial")
+    query = "SELECT EXTRACT(YEAR FROM born)::int::text AS k, COUNT(*) FROM {} GROUP BY k"
+    groups = groups_of(parties, query.format("lives").replace("::int::text", ""))
+    for year, n in fetch(parties.publisher, query.format("data.lives")):
+        assert groups[year][2] <= n <= groups[year][3]
+    assert sum(found[0] for found in groups.values()) == pytest.approx(40)
+    widest = value(parties.analyst, "SELECT max(upper(born) - lower(born)) FROM published.lives")
+    assert widest > 20_000
+
+
 def test_averages_of_skewed_columns(parties: Parties) -> None:
     truth = float(value(parties.publisher, "SELECT avg(pay) FROM data.skewed"))
     for name in ("classes", "graph"):

@@ -421,6 +421,25 @@ class RangeColumn:
             self._listings[most, with_shares] = _RangeLister(self, most, with_shares).listed()
         return self._listings[most, with_shares]
 
+    def listed_runs(self, asked: Sequence[ex.Expression], tries: Tries) -> Listed | None:
+        """List runs of values for which all that is asked is the same, each as its first value.
+
+        None if they are too many to try all, or not whole numbers.
+        """
+        low, high = (end[self.ends.inside] for end in (self.ends.low, self.ends.high))
+        if self.ends.at is not None or not low.size or high.max() - low.min() >= MOST_TABLED:
+            return None
+        numbers = np.arange(low.min(), high.max() + 1)
+        of = Combinations({self.name: WholeValues(self.cell.column.type, numbers)})
+        ranks = [tries.want_rank(expression, of) for expression in asked]
+        tries.ask()
+        changes = np.zeros(numbers.size - 1, dtype=np.bool_)
+        for rank in ranks:
+            of_value = np.nan_to_num(rank()[:-1], nan=-1)  # NULL is last
+            changes |= np.diff(of_value) != 0
+        starts = numbers[np.append(True, changes)]
+        return _RangeLister(self, 0, with_shares=True, starts=starts).listed()
+
 
 class Cover:
     """Which part of each range an axis is cut into meets a condition."""
@@ -679,8 +698,12 @@ class _Tried:
 class _RangeLister:
     """Lists the values of ranges: all, or some of each."""
 
-    def __init__(self, column: RangeColumn, most: int, with_shares: bool) -> None:
+    def __init__(
+        self, column: RangeColumn, most: int, with_shares: bool, starts: IntArray | None = None
+    ) -> None:
+        # `starts`: the first values of runs that are listed as one, of whole numbers
         self._column, self._ends, self._most = column, column.ends, most
+        self._starts = starts
         self._axis = column.axis if with_shares else None
         self._is_discrete = column.ends.at is None
         # Of each value: its cell, a number or a place among continuous values, its share, whether
@@ -701,7 +724,10 @@ class _RangeLister:
         own = np.full(inside.size, np.nan)
         if self._axis is not None:
             own = self._axis.own[inside]
-        if self._is_discrete:
+        by_parts = np.zeros(inside.size, dtype=np.bool_)
+        if self._starts is not None:
+            self._add_runs(inside, own, self._starts)
+        elif self._is_discrete:
             by_parts = ~np.isnan(own) & (width > most)
             self._add_whole(inside[~by_parts], own[~by_parts])
         else:
@@ -745,6 +771,26 @@ class _RangeLister:
             w = np.where(np.isnan(of_end), w, shared)
         is_open = (width > most)[at]
         self._add(cells[at], ends.low[cells][at] + step, w, is_open=is_open, evenly=evenly)
+
+    def _add_runs(self, cells: IntArray, own: FloatArray, starts: IntArray) -> None:
+        """List what each range has of each run, as likely as its values together."""
+        low, high, axis = self._ends.low[cells], self._ends.high[cells], self._axis
+        first = np.searchsorted(starts, low, "right") - 1
+        n = np.searchsorted(starts, high, "right") - first
+        at, i = self._each(n)
+        run = first[at] + i
+        start = np.maximum(starts[run], low[at])
+        end = np.where(i == n[at] - 1, high[at], starts[np.minimum(run + 1, starts.size - 1)] - 1)
+        w = evenly = (end - start + 1) / (high - low + 1)[at]
+        if axis is not None and axis.is_each:
+            last = axis.upto.size - 2
+            parts = (
+                np.minimum(axis.first[cells[at]] + place - low[at], last) for place in (start, end)
+            )
+            at_end = (i == 0).astype(int) + (i == n[at] - 1)
+            shared = own[at] * at_end + (1 - 2 * own[at]) * axis.parts(cells[at], *parts)
+            w = np.where(np.isnan(own[at]), w, shared)
+        self._add(cells[at], starts[run], w, evenly=evenly)
 
     def _add_points(self, cells: IntArray) -> None:
         """List points of continuous ranges at equal distances."""

@@ -182,7 +182,10 @@ class CellEvidence:
         self._combinations: dict[tuple[int, ...], Combinations] = {}
         units = [*pieces.unit.all()]
         for place, most in pieces.most_listed.items():
-            self._listed[place] = columns[place].listed(most)
+            own, runs = columns[place], None
+            if place in pieces.of_runs and isinstance(own, RangeColumn):
+                runs = own.listed_runs(pieces.of_runs[place], tries)
+            self._listed[place] = own.listed(most) if runs is None else runs
         self._domains: dict[int, Domain] = {
             place: own.domain
             for place, own in columns.items()

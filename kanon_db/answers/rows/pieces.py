@@ -72,6 +72,9 @@ class Pieces:
     summed: Summed | None
     together: float  # See `kanon_db.answers.likelihoods`
     most_listed: Mapping[int, int]  # How many values of each wide range are listed
+    # Of ranges that are grouped by, what is asked of their values, if it is asked of each column
+    # alone: runs of values that it does not tell apart are listed as one
+    of_runs: Mapping[int, list[ex.Expression]]
     lists_values: bool  # Whether what is summed is listed, which need not be finite then
     n_leaves: int
     may_fail: bool  # Whether the server may fail to calculate something for some values
@@ -124,22 +127,25 @@ class _Divider:
     def divide(self) -> Pieces:
         grouped = {name for key in self._keys for name in ex.attributes(key)}
         cells = {place: self._layout.cells[name] for name, place in self._places.items()}
+        unit = self._unit(self._put, self._spread, grouped)
+        is_failing = any(
+            may_fail(part)
+            for part in (self._condition, *self._keys, self._weighed)
+            if part is not None
+        )
         return Pieces(
             places=self._places,
             vague=[place for place, cell in cells.items() if is_vague(cell)],
             marked=[place for place, cell in cells.items() if cell.mark is not None],
-            unit=self._unit(self._put, self._spread, grouped),
+            unit=unit,
             keys=[(key, self._mentioned(key)) for key in self._keys],
             summed=None if self._weighed is None else self._weigh(self._weighed),
             together=together(cells.values()),
             most_listed=self._most,
+            of_runs={} if is_failing else self._find_runs(unit),
             lists_values=self._lists_values,
             n_leaves=len(set(leaves(self._condition))),
-            may_fail=any(
-                may_fail(part)
-                for part in (self._condition, *self._keys, self._weighed)
-                if part is not None
-            ),
+            may_fail=is_failing,
         )
 
     def _unit(
@@ -189,6 +195,19 @@ class _Divider:
                 if cells[n].kind == "range" and any(n in ex.attributes(leaf) for leaf in tests)
             ],
         )  # fmt: skip
+
+    def _find_runs(self, unit: Unit) -> dict[int, list[ex.Expression]]:
+        weighed = () if self._weighed is None else ex.attributes(self._weighed)
+        asked = {}
+        for name in self._spread:
+            own = [part for part in (*self._keys, *unit.by_value) if name in ex.attributes(part)]
+            is_alone = all(
+                ex.attributes(part) == {name} and not isinstance(part, ex.Column) for part in own
+            )
+            is_grouped = any(name in ex.attributes(key) for key in self._keys)
+            if is_alone and is_grouped and name not in weighed:
+                asked[self._places[name]] = own
+        return asked
 
     def _is_closed(self, leaf: ex.Expression) -> bool:
         """Whether what is certain of a condition does not depend on the values that are listed."""
