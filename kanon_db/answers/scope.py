@@ -79,6 +79,7 @@ from kanon_db.transfer.columns import ColumnType, Relation, column_types
 
 if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import BoolArray
+    from kanon_db.answers.rows.cell_columns import KnownCells
     from kanon_db.answers.rows.cell_evidence import KnownTypes
     from kanon_db.answers.tries import Tries
     from kanon_db.publications.buckets.learned_weights import WeighedRecords
@@ -351,6 +352,8 @@ class OpenQuery:
     asked_figures: FigureRule | None = field(default=None, kw_only=True)
     # How many rows of subqueries, which were answered first, stand in it as constants
     n_listed: int = field(default=0, kw_only=True)
+    # What was read of the stored cells of columns, of which one answer asks several times
+    known_cells: dict[str, KnownCells] = field(default_factory=dict, kw_only=True, repr=False)
 
     @cached_property
     def figures(self) -> FigureRule | None:

@@ -573,6 +573,8 @@ def fill_hidden(
 
     Each is weighted by a power of its number of records: see :data:`~kanon_db.query.layout.RARITY`.
     """
+    if not hidden.any():  # which is asked of every value that a percentile may be
+        return shares
     kept = np.where(hidden, 0.0, np.asarray(records, np.float64) ** rarity)
     total = kept.sum()
     filled: FloatArray = np.where(hidden, kept @ shares / total if total else 0.0, shares)

@@ -54,6 +54,10 @@ class StatementRunner(Protocol):
     def store(self) -> Store:
         """The codes of its cells."""
 
+    @property
+    def known_cells(self) -> dict[str, KnownCells]:
+        """What was read of the stored cells of columns."""
+
     def fetch(self, statement: str, *values: Value) -> list[Row]:
         """Run a statement."""
 

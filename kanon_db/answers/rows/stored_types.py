@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -195,9 +196,9 @@ class StoredTypes:
         counts = {name: self._count(name) for name in places if stored[name].has_hidden}
         relations = CellRelations(self._layout, self._store, counts=counts, met=self._met)
         numbered = [name for name in places if not stored[name].by_ends]
-        self._columns = {
-            places[name]: column for name, column in relations.read(runner, numbered).items()
-        }
+        kept: dict[str, KnownCells] = {} if self._required else runner.known_cells
+        kept |= relations.read(runner, [name for name in numbered if name not in kept])
+        self._columns = {places[name]: _without_lists(kept[name]) for name in numbered}
         for name in places:
             if stored[name].by_ends:
                 self._columns[places[name]] = self._range_cells(name)
@@ -354,6 +355,11 @@ _TYPES_AT_ONCE: Final = 1 << 16
 def _values(store: Store, name: str) -> ColumnValues:
     text = store.values(name)
     return ColumnValues(lambda _: text, store.columns[name].n_values)
+
+
+def _without_lists(column: KnownCells) -> KnownCells:
+    """Keep no list of values longer than one request needs it."""
+    return replace(column, _listings={}) if isinstance(column, RangeColumn) else column
 
 
 def _combine(of: Combinations, codes: Mapping[str, IntArray]) -> IntArray:
