@@ -525,6 +525,24 @@ class Axis:
         shares: FloatArray = self.trust * learned + (1 - self.trust) * even
         return shares
 
+    def average(
+        self, low: FloatArray, high: FloatArray, power: int, otherwise: FloatArray
+    ) -> FloatArray:
+        """Return the average power of what each range has between its ends; `low`, `high`: these.
+
+        `otherwise`: if all lie evenly.
+        """
+        points, shares = np.asarray(self.points, dtype=np.float64), np.diff(self.upto)
+        upto = np.append(0.0, np.cumsum(shares * points**power))
+        total = upto[self.last + 1] - upto[self.first]
+        for part, is_own in ((self.first, True), (self.last, self.last != self.first)):
+            within = np.clip(points[part], low, high) ** power  # parts may reach beyond an end
+            total += is_own * shares[part] * (within - points[part] ** power)
+        base = self.inside(self.first, self.last)
+        learned = np.divide(total, base, out=otherwise.copy(), where=base != 0)
+        averages: FloatArray = self.trust * learned + (1 - self.trust) * otherwise
+        return averages
+
     def share(
         self, points: BoolArray, at_low: BoolArray, at_high: BoolArray, otherwise: FloatArray
     ) -> FloatArray:

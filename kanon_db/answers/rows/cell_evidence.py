@@ -12,6 +12,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import BoolArray, FloatArray, IntArray
 from kanon_db.algorithms.recoding.generalized_cells import Axis
+from kanon_db.answers.likelihoods import MOST_VALUES
 from kanon_db.answers.rows.cell_columns import (
     Cells,
     Flags,
@@ -224,14 +225,14 @@ class CellEvidence:
             want = self._tries.want_rank if summed.is_ranked else self._tries.want_number
             numbers = want(summed.expression, self._combined(summed.values))
         else:
-            from kanon_db.answers.likelihoods import most_listed
-
             place = summed.moments
             own = self._columns[place]
-            cell = getattr(own, "cell", None)
-            listed = own.listed(most_listed([] if cell is None else [cell]))
+            if isinstance(own, RangeColumn) and _is_of_whole_numbers(summed.expression, own):
+                return None, lambda: _sum_whole_ranges(own)
+            listed = own.listed(MOST_VALUES)
             of = Combinations({self._names[place]: listed.domain})
-            moments = listed, self._tries.want_number(summed.expression, of)
+            x = self._tries.want_number(summed.expression, of)
+            moments = partial(self._sum_listed, own, listed, x, summed.expression)
         if summed.own is not None:
             of = Combinations({self._names[summed.own]: self._domains[summed.own]})
             self._own_numbers = self._tries.want_number(summed.expression, of)
@@ -307,12 +308,18 @@ class CellEvidence:
 
     def moments(self) -> Moments:
         """Return what is summed of each cell of a column."""
-        summed = self._pieces.summed
-        if summed is None or summed.moments is None:
+        if self._moments is None:
             raise TypeError("nothing is summed")
-        place, (listed, asked) = summed.moments, self._moments
-        cells, x = self._columns[place].cells, asked()
-        is_column = isinstance(summed.expression, ex.Column)
+        moments: Moments = self._moments()
+        return moments
+
+    @staticmethod
+    def _sum_listed(
+        column: KnownCells, listed: Listed, asked: Callable[[], FloatArray], of: ex.Expression
+    ) -> Moments:
+        """Say what is summed of the values of each cell, by what the server says of each."""
+        cells, x = column.cells, asked()
+        is_column = isinstance(of, ex.Column)
         own = x[listed.value]
         least, most = listed.extremes(x) if is_column else (own, own)
         n_cells = cells.n.size
@@ -351,6 +358,37 @@ class CellEvidence:
 
 def _known(truth: Callable[[], Truth]) -> Truths:
     return Truths.known(truth() == TRUE, truth() == FALSE)
+
+
+def _is_of_whole_numbers(expression: ex.Expression, column: RangeColumn) -> bool:
+    """Whether the column itself is summed, and its values are whole numbers."""
+    is_whole = column.ends.at is None and column.cell.column.type.category in ex.NUMBERS
+    return is_whole and isinstance(expression, ex.Column) and expression.lookup is None
+
+
+def _sum_whole_ranges(column: RangeColumn) -> Moments:
+    """Say what is summed of the cells of a column of whole numbers, by sums over its axis."""
+    ends, inside = column.ends, column.ends.inside
+    low, high = (end.astype(np.float64) for end in (ends.low, ends.high))
+    low[ends.from_all | ends.is_null], high[ends.to_all | ends.is_null] = np.nan, np.nan
+    # A range with one end is taken as this alone.
+    mean = np.where(np.isnan(low), high, np.where(np.isnan(high), low, (low + high) / 2))
+    square = mean**2 + np.nan_to_num((high - low + 1) ** 2 - 1) / 12
+    known = np.concatenate([low, high])
+    known = known[~np.isnan(known)]
+    if known.size:  # of what lies beyond a coded end nothing is published
+        square = np.where(ends.endless, square + (np.ptp(known) / 2) ** 2, square)
+    evenly = mean.copy()
+    if column.axis is not None and inside.size:
+        axis, own = column.axis.of(inside), column.axis.own[inside]
+        is_wide = high[inside] - low[inside] >= MOST_VALUES  # others are even where parts are more
+        is_learned = ~np.isnan(own) & (is_wide | axis.is_each)
+        for moment, power in ((mean, 1), (square, 2)):
+            at_ends = low[inside] ** power + high[inside] ** power
+            between = axis.average(low[inside], high[inside], power, moment[inside])
+            learned = own * at_ends + (1 - 2 * own) * between
+            moment[inside] = np.where(is_learned, learned, moment[inside])
+    return Moments(mean, evenly, square, low, high, ends.endless | column.cells.hidden)
 
 
 def _listing(listed: Listed, n_cells: int) -> Listing:
