@@ -421,8 +421,8 @@ class RangeColumn:
             self._listings[most, with_shares] = _RangeLister(self, most, with_shares).listed()
         return self._listings[most, with_shares]
 
-    def listed_runs(self, asked: Sequence[ex.Expression], tries: Tries) -> Listed | None:
-        """List runs of values for which all that is asked is the same, each as its first value.
+    def listed_runs(self, expressions: Sequence[ex.Expression], tries: Tries) -> Listed | None:
+        """List runs of values for which all expressions are the same, each as its first value.
 
         None if they are too many to try all, or not whole numbers.
         """
@@ -431,7 +431,7 @@ class RangeColumn:
             return None
         numbers = np.arange(low.min(), high.max() + 1)
         of = Combinations({self.name: WholeValues(self.cell.column.type, numbers)})
-        ranks = [tries.want_rank(expression, of) for expression in asked]
+        ranks = [tries.want_rank(expression, of) for expression in expressions]
         tries.ask()
         changes = np.zeros(numbers.size - 1, dtype=np.bool_)
         for rank in ranks:

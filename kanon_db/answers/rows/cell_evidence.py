@@ -315,10 +315,10 @@ class CellEvidence:
 
     @staticmethod
     def _sum_listed(
-        column: KnownCells, listed: Listed, asked: Callable[[], FloatArray], of: ex.Expression
+        column: KnownCells, listed: Listed, numbers: Callable[[], FloatArray], of: ex.Expression
     ) -> Moments:
         """Say what is summed of the values of each cell, by what the server says of each."""
-        cells, x = column.cells, asked()
+        cells, x = column.cells, numbers()
         is_column = isinstance(of, ex.Column)
         own = x[listed.value]
         least, most = listed.extremes(x) if is_column else (own, own)

@@ -198,16 +198,19 @@ class _Divider:
 
     def _find_runs(self, unit: Unit) -> dict[int, list[ex.Expression]]:
         weighed = () if self._weighed is None else ex.attributes(self._weighed)
-        asked = {}
+        of_runs = {}
         for name in self._spread:
-            own = [part for part in (*self._keys, *unit.by_value) if name in ex.attributes(part)]
+            mentioning = [
+                part for part in (*self._keys, *unit.by_value) if name in ex.attributes(part)
+            ]
             is_alone = all(
-                ex.attributes(part) == {name} and not isinstance(part, ex.Column) for part in own
+                ex.attributes(part) == {name} and not isinstance(part, ex.Column)
+                for part in mentioning
             )
             is_grouped = any(name in ex.attributes(key) for key in self._keys)
             if is_alone and is_grouped and name not in weighed:
-                asked[self._places[name]] = own
-        return asked
+                of_runs[self._places[name]] = mentioning
+        return of_runs
 
     def _is_closed(self, leaf: ex.Expression) -> bool:
         """Whether what is certain of a condition does not depend on the values that are listed."""

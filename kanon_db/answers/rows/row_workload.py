@@ -185,6 +185,7 @@ class StagedRows(NamedTuple):
     session: Session
     publication: Publication
     store: Store
+    known_cells: dict[str, KnownCells]
 
     def fetch(self, statement: str, *values: Bound) -> list[Row]:
         """Run a statement."""
@@ -204,7 +205,7 @@ def answer_from_rows(
     """Answer queries about published rows; see :func:`.measure_usefulness`."""
     session, publication = target.session, target.publication
     tables = CodeTables.of(session, target.schema, publication.name, publication.layout)
-    reader = StagedRows(session, publication, Store(session, tables))
+    reader = StagedRows(session, publication, Store(session, tables), {})
     layout = cell_layout(session, target.schema, publication)
     every = [*columns, *([] if sensitive is None else [sensitive])]
     names = [values.column.name for values in every]
