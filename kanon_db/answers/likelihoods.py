@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -282,3 +283,23 @@ TOGETHER: Final = 0.5
 
 SUPPRESSED: Final = 0.2
 """The same, where cells are suppressed."""
+
+MOSTLY_SUPPRESSED: Final = 0.3
+"""Which part of half the distance between the bounds is added as an error, where more than half of
+a column's cells are suppressed."""
+
+
+def error_of_count(
+    independent: float,  # The variance of records that are independent, and what goes together
+    together: float,
+    away: float,  # From learned shares to even ones
+    widest: float,  # Half the distance between the bounds
+    *,
+    is_unknown: bool,  # Whether more than half of a column's cells are suppressed
+) -> float:
+    """Return the standard error of a count of rows, at most `widest`."""
+    # An error of 0 says that an answer is exact: if only the bounds differ, nothing is known.
+    if independent + together**2 <= 0:
+        return widest
+    spread = MOSTLY_SUPPRESSED * widest if is_unknown else 0.0
+    return min(math.hypot(math.sqrt(independent), together, away, spread), widest)

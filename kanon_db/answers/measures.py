@@ -11,7 +11,11 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.answers._distribution import derive_answers, is_derived
 from kanon_db.answers.buckets.bucket_evidence import answer_in_buckets
-from kanon_db.answers.likelihoods import MOST_GROUPED, find_grouped_ranges
+from kanon_db.answers.likelihoods import (
+    MOST_GROUPED,
+    error_of_count,
+    find_grouped_ranges,
+)
 from kanon_db.answers.rows.cell_evidence import KnownTypes, is_unknown
 from kanon_db.answers.rows.coded_rows import (
     CountedRows,
@@ -263,7 +267,7 @@ class Totals:
             self._add_moments(rows, moments)
 
     def _error(self, group: int, widest: float) -> float:
-        """Return the standard error, at most half the distance between the bounds."""
+        """Return the standard error of a sum, at most `widest`."""
         # An error of 0 says that an answer is exact: if only the bounds differ, nothing is known.
         s = self._sums
         added, away = self._together * float(s.deviations[group]), float(s.away[group])
@@ -273,8 +277,13 @@ class Totals:
     def _count_of(self, group: int, _average: float) -> Estimated:
         s = self._sums
         sure, possible = round(float(s.sure[group])), round(float(s.possible[group]))
-        widest = (possible - sure) / 2
-        error = widest if self._is_unknown else self._error(group, widest)
+        error = error_of_count(
+            float(s.squares[group]),
+            self._together * float(s.deviations[group]),
+            float(s.away[group]),
+            (possible - sure) / 2,
+            is_unknown=self._is_unknown,
+        )
         return Estimated(float(s.m[group]), error, sure, possible)
 
     def _sum_of(self, group: int, average: float) -> Estimated:

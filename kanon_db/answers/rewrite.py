@@ -35,6 +35,7 @@ from kanon_db.answers.buckets.bucket_evidence import BucketEvidence, MostOfValue
 from kanon_db.answers.likelihoods import (
     MOST_GROUPED,
     MOST_VALUES,
+    MOSTLY_SUPPRESSED,
     arrange,
     find_summed_column,
     together,
@@ -613,14 +614,15 @@ class _RowStatement:
             upper = upper + number
         cells = [self.layout.cells[name] for name in self.spread]
         added = nodes.number(repr(together(cells))) * nodes.enclose(deviations)
-        half = nodes.divide(upper - lower, exp.Literal.number("2.0"))
+        widest = nodes.divide(upper - lower, exp.Literal.number("2.0"))
         two = exp.Literal.number(2)
         likely = exp.Nullif(this=squares + nodes.call("POWER", added, two), expression=nodes.ZERO)
-        away = nodes.call("POWER", nodes.column("away"), two)
-        error: Node = exp.Coalesce(this=exp.Sqrt(this=likely + away), expressions=[half])
-        error = nodes.least(error, half)
+        variance = likely + nodes.call("POWER", nodes.column("away"), two)
         if any(self._is_mostly_hidden(cell) for cell in cells):
-            error = half
+            part = exp.Literal.number(repr(MOSTLY_SUPPRESSED))
+            variance += nodes.call("POWER", part * nodes.enclose(widest), two)
+        error: Node = exp.Coalesce(this=exp.Sqrt(this=variance), expressions=[widest])
+        error = nodes.least(error, widest)
         columns = [
             (estimate, "estimate"), (error, "std_error"),
             (nodes.cast(lower, "bigint"), "lower_bound"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 
 from kanon_db.algorithms.recoding.generalized_cells import fill_hidden
+from kanon_db.answers.likelihoods import error_of_count
 from kanon_db.answers.rows.cell_columns import Truths
 from kanon_db.answers.rows.cell_evidence import CellValues, KnownTypes, ListedShares, is_unknown
 from kanon_db.answers.rows.coded_rows import CellSums, TypeCounter, from_types, key_of_values
@@ -228,12 +228,14 @@ class GroupOfCells:
         away = float(expected.sum() - self._evenly @ evenly[self._cell])
         p = expected / np.maximum(n, 1e-12)
         variance = np.clip(p * (1 - p), 0, None)
-        added = float(n * self._unknown @ np.sqrt(variance)) * counts.together
-        widest = (upper - lower) / 2
-        error = math.hypot(math.sqrt(n @ variance), added)
-        error = math.hypot(error, away) if error else 0.0
-        error = widest if counts.is_unknown else min(error, widest)
         estimate = min(max(float(expected.sum()) * counts.scale, lower), upper)
+        error = error_of_count(
+            float(n @ variance),
+            float(n * self._unknown @ np.sqrt(variance)) * counts.together,
+            away,
+            (upper - lower) / 2,
+            is_unknown=counts.is_unknown,
+        )
         return Estimated(estimate, error, round(lower), round(upper))
 
 
