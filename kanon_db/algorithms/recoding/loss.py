@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
@@ -14,7 +13,14 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray, distinct, order_of
+from kanon_db.algorithms.ground.arrays import (
+    BoolArray,
+    CodeArray,
+    FloatArray,
+    IntArray,
+    distinct,
+    order_of,
+)
 from kanon_db.algorithms.ground.computation import kernel
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
@@ -80,18 +86,12 @@ class ExactLoss:
         ExactLoss
         """
         steps = [_steps(attribute, loss) for attribute in microdata.attributes]
-        scale = lcm(*(step.denominator for column in steps for step in column))
-        largest = sum(max((abs(step) for step in column), default=0) for column in steps)
+        scale = lcm(*(column.denominator for column in steps))
+        largest = sum(column.largest for column in steps)
         is_exact = scale * largest <= _MAX_EXACT_UNITS
         if not is_exact:
             scale = int(_MAX_EXACT_UNITS / max(largest, Fraction(1, _MAX_EXACT_UNITS)))
-        units = [
-            np.array(
-                [int(step * scale) if is_exact else round(step * scale) for step in column],
-                dtype=np.int64,
-            )
-            for column in steps
-        ]
+        units = [column.times(scale) for column in steps]
         numeric = np.array([attribute.is_numeric for attribute in microdata.attributes])
         of_count = np.zeros((numeric.size, max(map(len, units))), dtype=np.int64)
         values = microdata.codes.astype(np.int64)
@@ -156,21 +156,76 @@ class ExactLoss:
         return self.units_of(class_of_record) * self.unit
 
 
-def _steps(attribute: Attribute, loss: Loss) -> Sequence[Fraction]:
-    """Loss at each code's number, and of the whole; or of each number of distinct values."""
+class _Multiples(NamedTuple):
+    """Losses at each code's number, and of the whole; or of each number of distinct values."""
+
+    multiples: IntArray | npt.NDArray[np.object_]  # Whole numbers, or else fractions
+    of: Fraction
+
+    @property
+    def denominator(self) -> int:
+        """The least number whose product with each loss is whole."""
+        if self.multiples.dtype == np.object_:
+            return lcm(*((multiple * self.of).denominator for multiple in self.multiples))
+        return (self._divisor * self.of).denominator
+
+    @property
+    def largest(self) -> Fraction:
+        """The largest loss, whatever its sign."""
+        ends = [self.multiples.argmin(), self.multiples.argmax()]
+        most: int | Fraction = max(map(abs, self.multiples[ends].tolist()))
+        return most * self.of
+
+    def times(self, scale: int) -> IntArray:
+        """Multiply, and round what is not whole."""
+        factor = self.of * scale
+        if self.multiples.dtype == np.object_:
+            return np.array([round(multiple * factor) for multiple in self.multiples], np.int64)
+        divisor = self._divisor
+        if (divisor * factor).denominator == 1:
+            units: IntArray = self.multiples // max(divisor, 1) * int(divisor * factor)
+        else:
+            units = np.rint(self.multiples * float(factor)).astype(np.int64)
+        return units
+
+    @property
+    def _divisor(self) -> int:
+        return int(np.gcd.reduce(self.multiples))
+
+
+def _steps(attribute: Attribute, loss: Loss) -> _Multiples:
+    """Return the losses of one attribute's values."""
     weight = simplest_fraction(attribute.weight)
     if attribute.numbers is None:
-        size = attribute.n_values
+        size, counts = attribute.n_values, np.arange(attribute.n_values + 1)
         if loss == "ncp":
-            return [weight * Fraction(max(c - 1, 0), max(size - 1, 1)) for c in range(size + 1)]
-        return [weight * Fraction(c if c > 1 else 0, max(size, 1)) for c in range(size + 1)]
-    lower, upper = simplest_fraction(attribute.lower), simplest_fraction(attribute.upper)
-    share = weight / (upper - lower) if upper > lower else Fraction(0)
-    positions = [
-        Fraction(0) if np.isnan(number) else (simplest_fraction(number) - lower) * share
-        for number in attribute.numbers.tolist()
-    ]
-    return [*positions, weight]
+            return _Multiples(np.maximum(counts - 1, 0), weight / max(size - 1, 1))
+        return _Multiples(np.where(counts > 1, counts, 0), weight / max(size, 1))
+    if attribute.upper <= attribute.lower:
+        return _Multiples(np.append(np.zeros(attribute.n_values, np.int64), 1), weight)
+    distances = _distances(attribute.numbers, attribute.lower, attribute.upper)
+    return _Multiples(distances, weight / Fraction(*distances[-1:].tolist()))
+
+
+def _distances(
+    numbers: FloatArray, lower: float, upper: float
+) -> IntArray | npt.NDArray[np.object_]:
+    """Measure each number from the lower bound, and the upper bound last; in any unit."""
+    points = np.concatenate([numbers, [upper, lower]])
+    points[np.isnan(points)] = lower
+    largest = abs(points).max()
+    # Millions of numbers of few digits would take minutes as fractions. Up to this limit, no other
+    # fraction of small denominator is as near to a number as the decimal that rounds to it.
+    for unit in (1, 10, 100, 1000):
+        if largest * unit * (1 if unit == 1 else _MAX_DENOMINATOR) >= 2**52:
+            break
+        nearest = np.rint(points * unit)
+        if (nearest / unit == points).all():
+            offsets: IntArray = (nearest[:-1] - nearest[-1]).astype(np.int64)
+            return offsets
+    fractions = np.array([simplest_fraction(number) for number in points.tolist()], dtype=object)
+    distances: npt.NDArray[np.object_] = fractions[:-1] - fractions[-1]
+    return distances
 
 
 def simplest_fraction(number: float) -> Fraction:

@@ -26,7 +26,7 @@ from kanon_db.algorithms.recoding.changing_classes import (
     entry,
     exchange,
 )
-from kanon_db.algorithms.recoding.loss import ExactLoss, Ncp, simplest_fraction
+from kanon_db.algorithms.recoding.loss import NULL, ExactLoss, Ncp, simplest_fraction
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata, attribute_order, sort_order
 from kanon_db.publications.rows.distinct_cells import NumberedRows, packed_rows, packing
 from tests.generalization_plain import numeric_table, random_table
@@ -145,6 +145,29 @@ def test_losses_too_fine_to_be_whole_are_rounded() -> None:
     exact = ExactLoss.of(microdata, "ncp")
     assert not exact.is_exact
     assert float(exact.total(np.zeros(50))) == pytest.approx(50 * (numbers[-1] - numbers[0]))
+
+
+@pytest.mark.parametrize("unit", [1, 7, 10, 100, 1000])
+@pytest.mark.parametrize("largest", [90, 10**6, 10**11])
+def test_losses_are_those_of_the_simplest_fractions(unit: int, largest: int) -> None:
+    """Of whole numbers, of decimals that one fraction is nearest to, and of others, with a NULL."""
+    random = np.random.default_rng(largest + unit)
+    for weight in (1.0, 0.3):
+        numbers = np.unique(random.integers(-largest, largest, 9)) / unit
+        lower, upper = float(numbers[0]), float(numbers[-1]) + 0.5
+        column = np.append(numbers, np.nan)
+        codes = np.arange(column.size)[:, None]
+        exact = ExactLoss.of(
+            Microdata(codes, (Attribute(column.size, column, lower, upper, weight),)), "ncp"
+        )
+        span = simplest_fraction(upper) - simplest_fraction(lower)
+        share = simplest_fraction(weight) / span
+        rounding = Fraction(0) if exact.is_exact else exact.unit / 2 * Fraction(101, 100)
+        for number, position in zip(numbers.tolist(), exact.values[:-1, 0].tolist(), strict=True):
+            distance = (simplest_fraction(number) - simplest_fraction(lower)) * share
+            assert abs(distance - position * exact.unit) <= rounding
+        assert abs(int(exact.whole[0]) * exact.unit - simplest_fraction(weight)) <= rounding
+        assert exact.values[-1, 0] == NULL
 
 
 def test_simplest_fraction() -> None:
