@@ -54,6 +54,22 @@ def test_a_bound_is_proven_where_it_is_asked_for(kanon: Functions | Package) -> 
     assert found["gap"] == pytest.approx(1 - found["lower_bound"] / found["weighted_loss"])
 
 
+def test_one_numeric_quasi_identifier_has_an_optimum(parties: Parties) -> None:
+    """Of more records than other tables may have; with `bound_time`, other methods are compared."""
+    rows = [((i * i % 1999 + i) / 100, i % 3) for i in range(1500)]
+    kanon = create_source(parties.publisher, "data.incomes", "income numeric, c int", rows)
+    given = {"k": 5, "refine": False}
+    best = kanon.generalize("data.incomes", "best_incomes", method="optimal", **given)
+    cut = kanon.generalize(
+        "data.incomes", "cut_incomes", method="mondrian", options='{"bound_time": 20}', **given
+    )
+    metrics = best["metrics"]
+    assert metrics["gap"] == 0
+    assert metrics["lower_bound"] == pytest.approx(metrics["weighted_loss"])
+    assert cut["metrics"]["lower_bound"] == pytest.approx(metrics["lower_bound"])
+    assert cut["metrics"]["weighted_loss"] > metrics["weighted_loss"]
+
+
 def sick(members: Sequence[int]) -> Counter[str]:
     return Counter(PEOPLE[number][-1] for number in members)
 

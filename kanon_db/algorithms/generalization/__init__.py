@@ -20,10 +20,10 @@ from kanon_db.algorithms.generalization.mondrian import (
 from kanon_db.algorithms.generalization.optimal_classes import (
     OptimalGeneralization,
     optimal,
+    prove_least_loss,
     split_carry,
 )
 from kanon_db.algorithms.generalization.postprocessing import enforce, refine, suppress
-from kanon_db.algorithms.generalization.set_partition import prove_least_loss
 
 __all__ = [
     "CutDomains",

@@ -1,25 +1,40 @@
 """Finds classes of the least total loss, with a proof of optimality ([OB] Section 2).
 
 For larger tables, Split & Carry ([OB] Algorithm 1) solves a few neighboring classes at a time.
+Of one numeric attribute, dynamic programming finds the optimum: docs/understand/methods.md proves
+that classes of neighbors, and single ones around some of them, suffice.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, isfinite
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, Self, get_args
 
 import numpy as np
 
 from kanon_db.algorithms.generalization._class_search import DistinctRecords
 from kanon_db.algorithms.generalization.greedy_classes import classes_of_k, greedy_search, split
 from kanon_db.algorithms.generalization.postprocessing import refine
-from kanon_db.algorithms.generalization.set_partition import check_size, set_partition
-from kanon_db.algorithms.ground.arrays import FloatArray, IntArray, Integer, components, numbered
-from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse, kernel
+from kanon_db.algorithms.generalization.set_partition import (
+    check_size,
+    search_partition,
+    set_partition,
+)
+from kanon_db.algorithms.ground.arrays import (
+    FloatArray,
+    IntArray,
+    Integer,
+    SmallIntArray,
+    components,
+    numbered,
+    order_of,
+    taken,
+)
+from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse, inlined, kernel
 from kanon_db.algorithms.ground.solver import HIGHS, solve_problem
 from kanon_db.algorithms.programs import class_program
-from kanon_db.algorithms.recoding.loss import ExactLoss, Loss
+from kanon_db.algorithms.recoding.loss import NULL, ExactLoss, Loss
 from kanon_db.algorithms.recoding.microdata import Microdata, Sorting, check_k, sort_order
 from kanon_db.errors import InvalidParameterError
 
@@ -82,6 +97,302 @@ def _fill(
             if not part:
                 break
             part = (part - 1) & rest
+
+
+MOST_K = 128
+"""Largest k of a search: what it keeps grows with the cube, to 70 MB."""
+
+_UNREACHABLE = 2**60
+_WORK_PER_BEAT = 2**24  # additions: some milliseconds
+
+
+def has_nested_optimum(microdata: Microdata, k: int) -> bool:
+    """Tell whether `find_nested_classes` can search these records."""
+    attribute, *more = microdata.attributes
+    if more or attribute.numbers is None or not 2 <= k <= MOST_K:
+        return False
+    n_nulls = int((microdata.codes == np.flatnonzero(np.isnan(attribute.numbers))).sum())
+    # Fewer NULLs would share a class with numbers, which could be any.
+    n_numbers = microdata.n_records - n_nulls
+    return n_nulls == 0 or n_numbers == 0 or min(n_nulls, n_numbers) >= k
+
+
+def find_nested_classes(exact: ExactLoss, k: int, *, pulse: Pulse) -> tuple[IntArray, Proof]:
+    """Find classes of at least k records with the least loss, and prove it.
+
+    When time is over, only classes of neighbors are sought for the rest of the records.
+    """
+    order = order_of(exact.values[:, 0], stable=True)
+    positions = taken(exact.values[:, 0], order)
+    n_nulls = int(np.searchsorted(positions, NULL, side="right"))
+    parts = _SortedParts.of(positions, n_nulls, k)
+    class_of_place = np.full(order.size, -1, dtype=np.int64)
+    class_of_place[:n_nulls] = 0
+    n_classes = int(n_nulls > 0)
+    for begin, end in parts.of_one_value.tolist():
+        class_of_place[begin:end] = n_classes
+        n_classes += 1
+    search = _NestedSearch(positions, parts.of_several, k, pulse)
+    search.run()
+    search.trace(class_of_place, n_classes)
+    loss = search.loss
+    bound = loss if search.is_complete else _least_windows(positions, parts.of_several, k)
+    if not exact.is_exact:  # The loss of each record is rounded, by less than a unit.
+        bound = max(bound - order.size, 0)
+    if n_nulls:  # A class of NULLs and numbers would lose this, or more.
+        bound = min(bound, k * int(exact.whole[0]))
+    class_of_record = np.empty_like(class_of_place)
+    class_of_record[order] = class_of_place
+    return class_of_record, Proof.of(loss, bound, exact.unit)
+
+
+class _SortedParts(NamedTuple):
+    """The sorted records in parts that share no class: where each begins and ends."""
+
+    of_one_value: IntArray  # (p, 2)
+    of_several: IntArray  # (q, 2)
+
+    @classmethod
+    def of(cls, positions: IntArray, first: int, k: int) -> Self:
+        """Cut within values of at least 7k records, of which each side needs 3k - 2 at most."""
+        n, needed = positions.size, 3 * k - 2
+        starts = np.flatnonzero(np.diff(positions[first:], prepend=NULL)) + first
+        ends = np.append(starts[1:], n)[: starts.size]
+        is_frequent = ends - starts >= 7 * k
+        starts, ends = starts[is_frequent], ends[is_frequent]
+        between = np.column_stack([np.append(first, ends), np.append(starts, n)])
+        shared = needed * (between[:, 0] < between[:, 1])  # of the values on both sides
+        between[1:, 0] -= shared[1:]
+        between[:-1, 1] += shared[:-1]
+        own = np.column_stack([starts + shared[:-1], ends - shared[1:]])
+        return cls(own, between[between[:, 0] < between[:, 1]])
+
+
+class _NestedState(NamedTuple):
+    """State of the dynamic program; a place is the number of sorted records before it."""
+
+    at: IntArray  # (2,): part, and the last place reached
+    least: IntArray  # (n + 1,): least loss of the classes of the records of a part up to a place
+    around: SmallIntArray  # (n + 1,): records of the class around others that ends there, or 0
+    # (2k, k - 1, 2k - 3): least loss with a class of k + i records open, j + 1 of which are taken,
+    # less that class's loss if it lay between 0 and its first record; by place modulo 2k.
+    opened: IntArray
+    n_open: IntArray  # (2k, k - 1): of these, how many can be part of an optimum; others follow
+    lowest: IntArray  # (2k, k - 1): the least of these
+
+
+class _NestedSearch:
+    """Dynamic programming over the sorted records."""
+
+    def __init__(self, positions: IntArray, parts: IntArray, k: int, pulse: Pulse) -> None:
+        self._positions, self._parts, self._k, self._pulse = positions, parts, k, pulse
+        n = positions.size
+        self._state = _NestedState(
+            at=np.array([0, -1]),
+            least=np.empty(n + 1, dtype=np.int64),
+            around=np.zeros(n + 1, dtype=np.int16),
+            opened=np.empty((2 * k, k - 1, 2 * k - 3), dtype=np.int64),
+            n_open=np.zeros((2 * k, k - 1), dtype=np.int64),
+            lowest=np.zeros((2 * k, k - 1), dtype=np.int64),
+        )
+        self.is_complete = True
+        """Whether classes around others were sought everywhere."""
+
+    def run(self) -> None:
+        """Reach the end of each part."""
+        k, n_sizes = self._k, self._k - 1
+        while self._state.at[0] < len(self._parts):
+            self._pulse.beat()
+            if self._pulse.is_over and n_sizes:
+                n_sizes, self.is_complete = 0, False
+            n_places = _WORK_PER_BEAT // (k * (n_sizes * k + 1)) + 1
+            _advance(self._positions, self._parts, k, n_sizes, self._state, n_places)
+
+    @property
+    def loss(self) -> int:
+        """Least loss, in units."""
+        return sum(self._state.least[self._parts[:, 1]].tolist())
+
+    def trace(self, class_of_place: IntArray, n_classes: int) -> None:
+        """Give the classes numbers, from one on."""
+        for part in range(len(self._parts)):
+            place = int(self._parts[part, 1])
+            while place > self._parts[part, 0]:
+                self._pulse.beat()
+                place, n_classes = _trace(
+                    self._positions, int(self._parts[part, 0]), place, self._k, self._state,
+                    class_of_place, n_classes,
+                )  # fmt: skip
+
+
+@kernel
+def _advance(
+    positions: IntArray, parts: IntArray, k: int, n_sizes: int, state: _NestedState, n_places: int
+) -> None:
+    """Find the least loss up to some further places."""
+    least, opened, n_open, width = state.least, state.opened, state.n_open, 2 * k
+    losses = np.zeros(width, dtype=np.int64)  # of the last records as one class, by their number
+    cheapest = np.zeros(width - 2, dtype=np.int64)  # by the records that are still to be taken
+    for _ in range(n_places):
+        if state.at[0] == len(parts):
+            return
+        begin, end = parts[state.at[0]]
+        place = state.at[1] + 1
+        if place <= begin:
+            least[begin], state.at[1] = 0, begin
+            n_open[:], state.lowest[:] = 0, _UNREACHABLE
+            continue
+        last = positions[place - 1]
+        best, size = _UNREACHABLE, 0
+        for t in range(k, min(width - 1, place - begin) + 1):
+            losses[t] = t * (last - positions[place - t])
+            best = min(best, least[place - t] + losses[t])
+        for i in range(n_sizes):
+            s = k + i
+            before = (place - 1) % width
+            if n_open[before, i] == s - 1 and opened[before, i, s - 2] + s * last < best:
+                best, size = opened[before, i, s - 2] + s * last, s
+        least[place], state.around[place] = best, size
+        cheapest[:k], cheapest[k:] = _UNREACHABLE, best
+        cheapest[0] = 0
+        most = _UNREACHABLE
+        for i in range(n_sizes):
+            _open(state, losses, cheapest, most, place, place - begin, last, k + i, i)
+            if i == 0:
+                most = cheapest.max()
+        state.at[1] = place
+        if place == end:
+            state.at[0] += 1
+
+
+@inlined
+def _open(
+    state: _NestedState, losses: IntArray, cheapest: IntArray, most: int, place: int,
+    n_records: int, last: int, s: int, i: int,
+) -> None:  # fmt: skip
+    """Find the least loss up to a place with a class of s records open."""
+    opened, n_open, lowest, width = state.opened, state.n_open, state.lowest, losses.size
+    now = place % width
+    before = now - 1 if now else width - 1
+    n = min(n_open[before, i] + 1, s - 1)
+    opened[now, i, 0] = state.least[place - 1] - s * last
+    for j in range(1, n):
+        opened[now, i, j] = opened[before, i, j - 1]
+    for t in range(s + 1, min(width, n_records)):
+        earlier = now - t if now >= t else now - t + width
+        if lowest[earlier, i] + losses[t] + s * last >= most:
+            continue
+        for j in range(n, n_open[earlier, i]):
+            opened[now, i, j] = _UNREACHABLE
+        n = max(n, n_open[earlier, i])
+        for j in range(n_open[earlier, i]):
+            opened[now, i, j] = min(opened[now, i, j], opened[earlier, i, j] + losses[t])
+    n_open[now, i], lowest[now, i] = 0, _UNREACHABLE
+    for j in range(n):
+        # With as many records to be taken, a smaller class that loses less can take them.
+        left, loss = s - 1 - j, opened[now, i, j] + s * last
+        if loss < cheapest[left]:
+            cheapest[left] = loss
+            n_open[now, i] = j + 1
+            lowest[now, i] = min(lowest[now, i], opened[now, i, j])
+        else:
+            opened[now, i, j] = _UNREACHABLE
+
+
+_CLASSES_PER_BEAT = 2**14
+
+
+@kernel
+def _trace(
+    positions: IntArray,
+    begin: int,
+    place: int,
+    k: int,
+    state: _NestedState,
+    class_of_place: IntArray,
+    n_classes: int,
+) -> tuple[int, int]:
+    """Give some classes numbers, the last first; return the place before them, and a number."""
+    least = state.least
+    for _ in range(_CLASSES_PER_BEAT):
+        if place == begin:
+            break
+        if state.around[place]:
+            place, n_classes = _trace_around(
+                positions, place, state.around[place], k, state, class_of_place, n_classes
+            )
+            continue
+        t = k
+        last = positions[place - 1]
+        while least[place - t] + t * (last - positions[place - t]) != least[place]:
+            t += 1
+        class_of_place[place - t : place] = n_classes
+        place, n_classes = place - t, n_classes + 1
+    return place, n_classes
+
+
+@kernel
+def _trace_around(
+    positions: IntArray,
+    place: int,
+    s: int,
+    k: int,
+    state: _NestedState,
+    class_of_place: IntArray,
+    n_classes: int,
+) -> tuple[int, int]:
+    """Give numbers to a class that ends at a place, and to those that it lies around."""
+    rest = state.least[place] - s * positions[place - 1]
+    # Least loss of the classes of the last d records but c, which are of the class around them
+    inner = np.full((4 * k, s + 1), _UNREACHABLE, dtype=np.int64)
+    inner[1, 1] = 0
+    d = 1
+    while True:
+        d += 1
+        first = place - d
+        if inner[d - 1, s - 1] + state.least[first] - s * positions[first] == rest:
+            break
+        if d == len(inner):
+            longer = np.full((2 * d, s + 1), _UNREACHABLE, dtype=np.int64)
+            longer[:d] = inner
+            inner = longer
+        inner[d, 2:] = inner[d - 1, 1:-1]
+        for t in range(s + 1, min(2 * k, d)):
+            loss = t * (positions[first + t - 1] - positions[first])
+            for c in range(1, s + 1):
+                inner[d, c] = min(inner[d, c], inner[d - t, c] + loss)
+    class_of_place[first] = n_classes
+    c, number = s - 1, n_classes + 1
+    d -= 1
+    while d > 1:
+        next_place = place - d
+        if c > 1 and inner[d, c] == inner[d - 1, c - 1]:
+            class_of_place[next_place] = n_classes
+            d, c = d - 1, c - 1
+            continue
+        t = s + 1
+        loss = t * (positions[next_place + t - 1] - positions[next_place])
+        while inner[d - t, c] + loss != inner[d, c]:
+            t += 1
+            loss = t * (positions[next_place + t - 1] - positions[next_place])
+        class_of_place[next_place : next_place + t] = number
+        d, number = d - t, number + 1
+    class_of_place[place - 1] = n_classes
+    return first, number
+
+
+@kernel
+def _least_windows(positions: IntArray, parts: IntArray, k: int) -> int:
+    """Add up what each record loses at least in a class of k records of its part."""
+    total = 0
+    for part in range(len(parts)):
+        begin, end = parts[part]
+        for place in range(begin, end):
+            least = _UNREACHABLE
+            for first in range(max(begin, place - k + 1), min(place, end - k) + 1):
+                least = min(least, positions[first + k - 1] - positions[first])
+            total += least
+    return total
 
 
 def solve_pairwise(
@@ -398,8 +709,7 @@ class OptimalGeneralization:
         Loss of all records, which is the sum over records and attributes, times the attributes'
         weights; and a bound on that of any classes.
     n_classes : int
-        Most columns, which are classes, of the search's model at a time; 0 for the formulation
-        ``paper``.
+        Most columns, which are classes, of the search's model at a time; 0 where it has none.
     """
 
     class_of_record: IntArray
@@ -444,14 +754,19 @@ def optimal(
         If there are fewer than ``k`` records.
     InvalidParameterError
         If ``k``, ``formulation`` or ``loss`` is out of range, there are more than
-        :data:`~.set_partition.MAX_RECORDS` records, or the table is not for the formulation
-        ``paper``: it is too large, or a numeric attribute holds NULL.
+        :data:`~.set_partition.MAX_RECORDS` records (but see Notes), or the table is not for the
+        formulation ``paper``: it is too large, or a numeric attribute holds NULL.
 
     Notes
     -----
     **Source:** [OB] Section 2.2, Eq. (34); see
     :func:`~kanon_db.algorithms.generalization.set_partition.set_partition` and
     :func:`~kanon_db.algorithms.programs.class_program`.
+
+    A single numeric attribute needs no program: dynamic programming finds the optimum in time
+    linear in the records, however many there are, for k up to 128. It has no NULL, or at least k,
+    and then at least k numbers, too. In units of the loss, the proof's gap is 0, but if time ran
+    out, or numbers in a class of NULLs could lose less (those alone lose more than k records can).
 
     HiGHS gets ``set_partition`` as arrays: PuLP would state it for seconds, deaf to a cancel.
 
@@ -472,9 +787,12 @@ def optimal(
     n_records = microdata.n_records
     check_k(k, n_records)
     _check(formulation, loss)
-    if formulation == "set_partition":
+    is_nested = formulation == "set_partition" and has_nested_optimum(microdata, k)
+    if formulation == "set_partition" and not is_nested:
         check_size(n_records)
     exact = ExactLoss.of(microdata, loss)
+    if is_nested:
+        return OptimalGeneralization(*find_nested_classes(exact, k, pulse=pulse), 0)
     order = sort_order(microdata)
     seconds = pulse.seconds * _SHARE_OF_START
     classes = split_carry(microdata, k, loss=loss, pulse=pulse.within(seconds)).class_of_record
@@ -524,3 +842,57 @@ def _check(formulation: Formulation, loss: Loss) -> None:
         )
     if loss not in get_args(Loss):
         raise InvalidParameterError("unknown loss", hint=f"use one of {', '.join(get_args(Loss))}")
+
+
+def prove_least_loss(
+    microdata: Microdata, k: int, class_of_record: IntArray, *, pulse: Pulse = UNLIMITED
+) -> Proof:
+    """Bound the loss of all classes of at least k records from below, beside that of some.
+
+    Parameters
+    ----------
+    microdata : Microdata
+    k : int
+        Fewest records of a class, at least 2.
+    class_of_record : ndarray of int64, shape (n_records,)
+        Classes of at least k records, whose loss the bound is compared with.
+    pulse : Pulse
+        When time is over, the bound is the best that was reached. Beaten every few milliseconds.
+
+    Returns
+    -------
+    Proof
+        The loss of the classes, and the bound.
+
+    Notes
+    -----
+    **Source:** the dual of set partitioning ([OB] Eq. (21) to (28) with a variable for each class),
+    by column generation.
+
+    Let each record have a number such that those of any class of k to 2k - 1 records add up to at
+    most its loss. All numbers together are then a bound, since larger classes never beat their
+    split. The solver proposes numbers, in floating point; an exact search lists the classes whose
+    records have too much, and that is taken from them again. So a bound is proven in each round, in
+    whole units, whatever the solver says. Prices of pairs (:class:`PairCuts`) tighten it further.
+    Of a single numeric attribute, the bound is the least loss (see `optimal`).
+
+    Examples
+    --------
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+    >>> age = Attribute(4, numbers=np.array([20.0, 30.0, 50.0, 60.0]), lower=20, upper=60)
+    >>> prove_least_loss(Microdata([[0], [1], [2], [3]], (age,)), 2, np.array([0, 0, 1, 1])).gap
+    0.0
+    """
+    check_k(k, microdata.n_records)
+    exact = ExactLoss.of(microdata, "ncp")
+    objective = exact.units_of(class_of_record)
+    if not objective:
+        return Proof.of(0, 0, exact.unit)
+    if has_nested_optimum(microdata, k):
+        bound = int(find_nested_classes(exact, k, pulse=pulse)[1].lower_bound / exact.unit)
+        return Proof.of(objective, bound, exact.unit)
+    types = DistinctRecords.of(exact, sort_order(microdata))
+    bound = int(search_partition(types, k, objective, pulse).proof.lower_bound)
+    if not exact.is_exact:  # The loss of each value is rounded, by less than a unit.
+        bound = max(bound - microdata.codes.size, 0)
+    return Proof.of(objective, bound, exact.unit)

@@ -28,10 +28,8 @@ from kanon_db.algorithms.ground.arrays import (
     IntArray,
     SmallIntArray,
 )
-from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse, kernel
+from kanon_db.algorithms.ground.computation import Proof, Pulse, kernel
 from kanon_db.algorithms.ground.solver import new_solver, run
-from kanon_db.algorithms.recoding.loss import ExactLoss
-from kanon_db.algorithms.recoding.microdata import Microdata, check_k, sort_order
 from kanon_db.errors import InvalidParameterError
 
 _DONE, _PAUSED = 0, 1
@@ -557,10 +555,10 @@ def set_partition(types: DistinctRecords, k: int, upper: int, *, pulse: Pulse) -
     never beats its split. Bounds come from rounded duals, as whole numbers.
     """
     check_size(int(types.copies.sum()))
-    return _partition(types, k, upper, pulse)
+    return search_partition(types, k, upper, pulse)
 
 
-def _partition(types: DistinctRecords, k: int, upper: int, pulse: Pulse) -> ClassPartition:
+def search_partition(types: DistinctRecords, k: int, upper: int, pulse: Pulse) -> ClassPartition:
     """Enumerate or generate classes; of a large table, only bound the loss."""
     duals = _nearest_neighbor_duals(types, k, pulse)
     if types.copies.sum() <= MAX_RECORDS:
@@ -780,53 +778,3 @@ def _lower_duals(
             for t in members[c]:
                 if t >= 0:
                     duals[t] -= -(-missing // size)
-
-
-def prove_least_loss(
-    microdata: Microdata, k: int, class_of_record: IntArray, *, pulse: Pulse = UNLIMITED
-) -> Proof:
-    """Bound the loss of all classes of at least k records from below, beside that of some.
-
-    Parameters
-    ----------
-    microdata : Microdata
-    k : int
-        Fewest records of a class, at least 2.
-    class_of_record : ndarray of int64, shape (n_records,)
-        Classes of at least k records, whose loss the bound is compared with.
-    pulse : Pulse
-        When time is over, the bound is the best that was reached. Beaten every few milliseconds.
-
-    Returns
-    -------
-    Proof
-        The loss of the classes, and the bound.
-
-    Notes
-    -----
-    **Source:** the dual of set partitioning ([OB] Eq. (21) to (28) with a variable for each class),
-    by column generation.
-
-    Let each record have a number such that those of any class of k to 2k - 1 records add up to at
-    most its loss. All numbers together are then a bound, since larger classes never beat their
-    split. The solver proposes numbers, in floating point; an exact search lists the classes whose
-    records have too much, and that is taken from them again. So a bound is proven in each round, in
-    whole units, whatever the solver says. Prices of pairs (:class:`PairCuts`) tighten it further.
-
-    Examples
-    --------
-    >>> from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
-    >>> age = Attribute(4, numbers=np.array([20.0, 30.0, 50.0, 60.0]), lower=20, upper=60)
-    >>> prove_least_loss(Microdata([[0], [1], [2], [3]], (age,)), 2, np.array([0, 0, 1, 1])).gap
-    0.0
-    """
-    check_k(k, microdata.n_records)
-    exact = ExactLoss.of(microdata, "ncp")
-    objective = exact.units_of(class_of_record)
-    if not objective:
-        return Proof.of(0, 0, exact.unit)
-    types = DistinctRecords.of(exact, sort_order(microdata))
-    bound = int(_partition(types, k, objective, pulse).proof.lower_bound)
-    if not exact.is_exact:  # The loss of each value is rounded, by less than a unit.
-        bound = max(bound - microdata.codes.size, 0)
-    return Proof.of(objective, bound, exact.unit)

@@ -27,6 +27,7 @@ from kanon_db.algorithms.generalization.optimal_classes import (
     best_partition,
     members_of_sets,
 )
+from kanon_db.algorithms.generalization.set_partition import MAX_RECORDS
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
 from kanon_db.algorithms.ground.computation import Proof, Pulse, n_cores
 from kanon_db.algorithms.recoding import Constraint, Microdata, cells_of_classes, distinct_cells
@@ -108,6 +109,8 @@ _HEURISTICS: Final = (
 )  # fmt: skip
 """What `optimal` starts from, too, where what it has found is not proven to be published best."""
 
+_NEGLIGIBLE_GAP: Final = 1e-5  # Of millions of records, rounded losses prove no less
+
 
 def find_classes(
     data: Microdata,
@@ -160,12 +163,12 @@ def find_classes(
     bound = found.proof if place is None else None
     best = finishing.finished(classes, pulse, is_refined=False)
     proof, least = finishing.proof(bound, best), finishing.loss(best)
-    if proof is not None and proof.is_optimal:
+    if proof is not None and proof.gap <= _NEGLIGIBLE_GAP:
         return MethodResult(best, proof, method)
     if data.n_records <= MOST_RECORDS and is_usual:
         return MethodResult(*finishing.best_of_all(pulse), method)
     starts = [classes]
-    for heuristic in _HEURISTICS:
+    for heuristic in _HEURISTICS if data.n_records <= MAX_RECORDS else (methods.mondrian,):
         pulse.beat()
         start = heuristic(searched, request, pulse).result
         starts.append(start if place is None else start[place])

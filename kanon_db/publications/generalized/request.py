@@ -140,7 +140,8 @@ class GeneralizedRequest(AnswerableRequest):
         choice(
             "method",
             auto="chooses a method for the table, and says which one and why",
-            optimal="the least loss of all, for tens of records",
+            optimal="the least loss of all, for tens of records; for millions, if a single"
+            " quasi-identifier becomes ranges",
             split_carry="the optimum for the records of a few classes at a time",
             greedy_search="grows classes record by record, in sorted order",
             k_member="grows each class from the record that is furthest from the last one",

@@ -108,7 +108,7 @@ def test_refusals(hard: Microdata, monkeypatch: pytest.MonkeyPatch) -> None:
         optimal(hard, 3, formulation="cplex")  # type: ignore[arg-type]
     with pytest.raises(InvalidParameterError, match="unknown loss"):
         optimal(hard, 3, loss="square")  # type: ignore[arg-type]
-    many = random_table(np.random.default_rng(1), 1001, "n", 9)
+    many = random_table(np.random.default_rng(1), 1001, "nn", 9)
     with pytest.raises(InvalidParameterError, match="too many records for an exact search"):
         optimal(many, 3)
     nulls = random_table(np.random.default_rng(1), 12, "0", 2)
