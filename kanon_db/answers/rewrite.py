@@ -517,8 +517,8 @@ class _RowStatement:
 
     def _columns(self, condition: Expression | None) -> list[str]:
         """Name the columns of the view that tell records apart."""
-        asked = [condition, *(key.expression for key in self.opened.query.keys)]
-        mentioned = {name for part in asked for name in ex.attributes(part)}
+        parts = [condition, *(key.expression for key in self.opened.query.keys)]
+        mentioned = {name for part in parts for name in ex.attributes(part)}
         names = [name for name in self.layout.cells if name in mentioned]
         pattern = self.layout.view.pattern
         return names if pattern is None else [*names, *nodes.split_name(pattern)]
@@ -548,9 +548,9 @@ class _RowStatement:
         weights["evenly"] = reduce(lambda a, b: exp.Mul(this=a, expression=b), shares)
         n = nodes.column(self._number, self._alias)
         unknown = reduce(nodes.greatest, (one.unknown for one in self.spread.values()))
-        asked = zip(self.opened.query.keys, self._keys, strict=True)
+        keyed = zip(self.opened.query.keys, self._keys, strict=True)
         columns: list[tuple[Node, str]] = [
-            *((self.source.tree(key.expression), name) for key, name in asked),
+            *((self.source.tree(key.expression), name) for key, name in keyed),
             (n, "n"),
             *(
                 (exp.Coalesce(

@@ -204,8 +204,8 @@ def count_tables(
     """
     chosen = np.arange(covering.n_classes)
     preference = deductions.preference
-    matched = None if deductions.matches is None else _MatchedRows(covering, sizes, deductions)
-    if (preference or matched) and chosen.size > _MOST_CLASSES:
+    matching = None if deductions.matches is None else _MatchedRows(covering, sizes, deductions)
+    if (preference or matching) and chosen.size > _MOST_CLASSES:
         chosen = np.sort(random.choice(chosen, _MOST_CLASSES, replace=False))
     widths = np.column_stack([covering.widths_of(a) for a in range(len(covering.n_codes))])
     within = remaining = 0.0
@@ -213,7 +213,7 @@ def count_tables(
     for number in chosen.tolist():
         pulse.beat()
         n, before, after = int(sizes[number]), 0.0, 0.0
-        is_apart = matched is None or matched.neighbors_of(number).size == 1
+        is_apart = matching is None or matching.neighbors_of(number).size == 1
         for attribute, width in enumerate(widths[number].tolist()):
             if width > 1:
                 free = n * math.log2(width)
@@ -227,8 +227,8 @@ def count_tables(
         if preference is not None and before and widths[number].all():
             share = _share_left(covering, preference, number, random)
             after = min(after, before + n * math.log2(share))
-        if matched is not None and not is_apart and before:
-            after = min(before, matched.log2_left(number, random))
+        if matching is not None and not is_apart and before:
+            after = min(before, matching.log2_left(number, random))
         within, remaining = within + before, remaining + after
     return TableCounts(within, remaining, int(sizes[chosen].sum()), n_cells, n_known)
 
