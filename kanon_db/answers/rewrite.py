@@ -467,20 +467,13 @@ class _RowStatement:
 
     @classmethod
     def of(cls, opened: OpenQuery, layout: CellLayout) -> Node | None:
-        """Build the statement of a count that is alone; None if listed values do not bound it.
-
-        Of groups, those of columns that are published as they are, without lookups.
-        """
+        """Build the statement of a count that is alone; None if listed values do not bound it."""
         query = opened.query
         number = find_count_alone(opened)
-        if number is None or query.having or query.limit is not None or query.offset:
-            return None
-        if query.keys and (opened.lookups or layout.left_out):
+        if number is None or query.keys or query.having or query.limit is not None or query.offset:
             return None
         source, spread = _row_source(opened, layout, "postgres", also_evenly=True)
         if not spread or not all(one.is_whole for one in spread.values()):
-            return None
-        if any(ex.attributes(key.expression) & spread.keys() for key in query.keys):
             return None
         condition = condition_of(query, query.measures[number].aggregate)
         try:
@@ -493,18 +486,9 @@ class _RowStatement:
         lists = [*self.source.lists, ("types", types), ("judged", self._judge_types(condition))]
         lists += [("totals", self._totals()), ("estimates", self._estimates())]
         ((_, shown),) = self.opened.query.shown
-        estimate, keys = nodes.column("estimate"), self.opened.query.keys
-        columns = [(nodes.column(own), key.name) for own, key in zip(self._keys, keys, strict=True)]
-        columns += [(estimate, shown.label), *nodes.show_error(estimate)]
-        statement = nodes.select(*columns).from_("estimates")
-        return nodes.with_lists(
-            nodes.in_order(statement, self.opened.query, lambda _: estimate), lists
-        )
-
-    @property
-    def _keys(self) -> list[str]:
-        """Name the columns of the groups' keys."""
-        return [f"key_{number + 1}" for number in range(len(self.opened.query.keys))]
+        columns = [(nodes.column("estimate"), shown.label)]
+        columns += nodes.show_error(nodes.column("estimate"))
+        return nodes.with_lists(nodes.select(*columns).from_("estimates"), lists)
 
     @property
     def _alias(self) -> str:
@@ -517,9 +501,7 @@ class _RowStatement:
 
     def _columns(self, condition: Expression | None) -> list[str]:
         """Name the columns of the view that tell records apart."""
-        parts = [condition, *(key.expression for key in self.opened.query.keys)]
-        mentioned = {name for part in parts for name in ex.attributes(part)}
-        names = [name for name in self.layout.cells if name in mentioned]
+        names = [name for name in self.layout.cells if name in ex.attributes(condition)]
         pattern = self.layout.view.pattern
         return names if pattern is None else [*names, *nodes.split_name(pattern)]
 
@@ -548,9 +530,7 @@ class _RowStatement:
         weights["evenly"] = reduce(lambda a, b: exp.Mul(this=a, expression=b), shares)
         n = nodes.column(self._number, self._alias)
         unknown = reduce(nodes.greatest, (one.unknown for one in self.spread.values()))
-        keyed = zip(self.opened.query.keys, self._keys, strict=True)
         columns: list[tuple[Node, str]] = [
-            *((self.source.tree(key.expression), name) for key, name in keyed),
             (n, "n"),
             *(
                 (exp.Coalesce(
@@ -616,11 +596,7 @@ class _RowStatement:
         for name, own, condition in sums:
             total = nodes.filter_rows(exp.Sum(this=own), condition)
             columns.append((exp.Coalesce(this=total, expressions=[nodes.ZERO]), name))
-        keys = [(nodes.column(name), name) for name in self._keys]
-        statement = nodes.select(*keys, *columns).from_("judged")
-        if not keys:
-            return statement
-        return statement.where(nodes.column("possibly")).group_by(*nodes.places(len(keys)))
+        return nodes.select(*columns).from_("judged")
 
     def _estimates(self) -> Node:
         """Say how far off the estimate may be."""
@@ -648,7 +624,6 @@ class _RowStatement:
         error: Node = exp.Coalesce(this=exp.Sqrt(this=variance), expressions=[widest])
         error = nodes.least(error, widest)
         columns = [
-            *((nodes.column(name), name) for name in self._keys),
             (estimate, "estimate"), (error, "std_error"),
             (nodes.cast(lower, "bigint"), "lower_bound"),
             (nodes.cast(upper, "bigint"), "upper_bound"),

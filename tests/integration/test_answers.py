@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -268,33 +267,6 @@ def test_a_statement_tells_only_null_apart_where_values_have_no_equality(parties
     for condition in ("told IS NULL", "told IS NOT NULL OR sex = 'a'"):
         query = f"SELECT COUNT(*) FROM told WHERE age < 3 AND ({condition})"
         assert compared(parties.analyst, query) == "equal"
-
-
-def test_a_statement_of_rows_shows_errors_of_groups(parties: Parties) -> None:
-    """Of columns that are published as they are; of others, and of the first groups, it is bare."""
-    random = np.random.default_rng(3)
-    rows = [(*random.integers((40, 6, 3)).tolist(), "xyz"[i % 3]) for i in range(200)]
-    kanon = create_source(
-        parties.publisher, "data.grouped", "age int, area int, sick int, paid text", rows,
-        ["age", "area"], "sick", insensitive=["paid"],
-    )  # fmt: skip
-    accept = '{"combined_releases": "a test"}'
-    for kind in ("generalized", "freeform", "suppressed"):
-        kanon.call(f"publish_{kind}", "data.grouped", f"{kind}_g", k=4, accept=accept)
-        for columns, condition, ending, is_shown in (
-            ("sick", "age < 11", "", True),
-            ("sick > 0, paid", "age < 11 AND sick < 2 OR area = 2", "ORDER BY COUNT(*) DESC", True),
-            ("sick", "age IN (3, 17, 18)", "ORDER BY sick DESC", True),
-            ("area", "age < 11", "", False),
-            ("sick", "age < 11", "ORDER BY COUNT(*) LIMIT 2", False),
-        ):
-            groups = "1, 2" if ", " in columns else "1"
-            query = f"SELECT {columns}, COUNT(*) FROM {kind}_g WHERE {condition}"
-            query += f" GROUP BY {groups} {ending}"
-            assert compared(parties.analyst, query) == "equal"
-            if kind != "suppressed":  # of which some are left out
-                statement = Functions(parties.analyst).rewrite(query)
-                assert ("likely_low" in statement) == is_shown, query
 
 
 QUERY = (
