@@ -27,7 +27,7 @@ FEWER = {"generalized, optimal", "generalized, greedy_search, refined",
          "suppressed, greedy, in an order that is drawn", "freeform, sort_greedy, not refined",
          "freeform, sort_greedy", "freeform, ring", "freeform, k_concealment"}  # fmt: skip
 ONLY_LONG = {"suppressed, optimal", "freeform, optimal", "freeform, sort_greedy, k = 3"}
-SHORT = {name: 3 if name in FEWER else 4 for name in DEDUCE.keys() - ONLY_LONG}
+SHORT = {name: 3 if name in FEWER else 4 for name in DEDUCE if name not in ONLY_LONG}
 """How many records tables have where all of them are published in a second or two."""
 
 
