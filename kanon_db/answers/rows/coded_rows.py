@@ -12,7 +12,13 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.answers.likelihoods import OTHERWISE
-from kanon_db.answers.rows.cell_columns import Flags, NotFiniteError, NotReadError, Truths
+from kanon_db.answers.rows.cell_columns import (
+    MOST_LISTED,
+    Flags,
+    NotFiniteError,
+    NotReadError,
+    Truths,
+)
 from kanon_db.answers.rows.cell_evidence import (
     CellEvidence,
     Codes,
@@ -467,6 +473,7 @@ class TypeCounter:
             own[self._evaluator.combination(places, codes, rows)]
             for own, places in zip(self._ranks, self._places_of_keys, strict=True)
         ]
+        rows, truths, ranks = self._add_hidden_groups(codes, rows, truths, ranks)
         possible = np.broadcast_to(truths.possibly, rows.w.shape)
         group, n_groups, first = self._groups.of_rows(ranks, rows.type_.size)
         pairs = _RowsOfPairs.of(rows, group, n_groups)
@@ -480,6 +487,36 @@ class TypeCounter:
         if self._ranks:
             surely = surely & (pairs.add(rows.w) > _WHOLE)
         return rows, group, t, evenly, possible, pairs, surely
+
+    def _add_hidden_groups(
+        self, codes: Codes, rows: Rows, truths: Truths, ranks: list[IntArray]
+    ) -> tuple[Rows, Truths, list[IntArray]]:
+        """Repeat rows of suppressed cells in each group that values not listed could lead to."""
+        # A key of one column has each of its values for some listed value of it, but `x > y` may
+        # be false for no listed x and this y.
+        for number, (places, texts) in enumerate(
+            zip(self._places_of_keys, self.texts, strict=True)
+        ):
+            hidden = np.zeros(rows.type_.size, dtype=np.bool_)
+            for place in set(places) & set(self._pieces.marked) if len(places) > 1 else ():
+                hidden |= self._read.cells[place].hidden[codes[place]][rows.type_]
+            if not hidden.any():
+                continue
+            n = np.where(hidden, len(texts) + 1, 1)
+            if n.sum() > MOST_LISTED:
+                raise NotReadError
+            at = np.repeat(np.arange(n.size), n)
+            place_in_row = np.arange(at.size) - np.repeat(np.cumsum(n) - n, n)
+            is_added = place_in_row > 0
+            each = (getattr(truths, name) for name in Truths.__match_args__)
+            truths = Truths(*(np.broadcast_to(own, hidden.shape)[at] for own in each))
+            ranks = [own[at] for own in ranks]
+            ranks[number] = np.where(is_added, place_in_row - 1, ranks[number])
+            type_ = rows.type_[at]
+            w, evenly = (np.where(is_added, 0.0, own[at]) for own in (rows.w, rows.evenly))
+            listed = {place: own[at] for place, own in rows.at.items()}
+            rows = Rows(type_, w, evenly, listed, np.flatnonzero(np.diff(type_, prepend=-1)))
+        return rows, truths, ranks
 
     def _count_rows(self, codes: Codes, n: FloatArray) -> CountedRows:
         rows, group, t, evenly, possible, pairs, surely = self._likely(codes, n.size)
