@@ -427,6 +427,9 @@ class Measures:
             case (
                 ex.Arithmetic("/") | ex.Cast() | ex.NullIf() | ex.Coalesce() | ex.Case() | Rounded()
             ) if _aggregates(expression) or not _names(expression):
+                for part in ex.walk(expression):
+                    if isinstance(part, ex.Statistic):
+                        self.place(part)
                 return self.bind_calculation(expression)[0]
         raise _beyond_having()
 

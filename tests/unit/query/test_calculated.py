@@ -221,6 +221,7 @@ def test_having_reads_what_is_shown_of_a_statistic() -> None:
         "COALESCE(SUM(age), 0) < 1",
         "NOT SUM(age) > 1",
         "corr(age, years) IS NULL",
+        "COALESCE(corr(age, years), 0) < 1",
     ],
 )
 def test_having_takes_no_hidden_figure_for_null(condition: str) -> None:
