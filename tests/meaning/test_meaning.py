@@ -108,6 +108,7 @@ ONCE_WRONG = (
     "SELECT age, MIN(age) FROM {publication} WHERE sick > '' GROUP BY age",
     "SELECT grade, MIN(hours) FROM {publication} WHERE age < hours AND sick < region GROUP BY 1",
     "SELECT COUNT(*) FROM {publication} WHERE born <> TIMESTAMP '1988-07-28 06:30' AND age < hours",
+    "SELECT corr(0, length(region)) FROM {publication} WHERE region > 'region a'",
 )
 """Questions that failed, or took very long."""
 

@@ -129,7 +129,8 @@ class StoredTypes:
                 codes |= codes_of_rows
                 n = np.ones(class_of_row.size)
             for of, is_met in self._required:
-                chosen = is_met[_combine(of, codes)]
+                # What is about no column is one truth for all.
+                chosen = np.broadcast_to(is_met[_combine(of, codes)], n.shape)
                 codes, n = {name: own[chosen] for name, own in codes.items()}, n[chosen]
             if n.size:
                 yield {name: codes[name] for name in names}, n
