@@ -163,6 +163,16 @@ def test_the_bound_of_rounded_losses_is_lowered() -> None:
     assert found.proof.lower_bound <= least <= found.proof.lower_bound + Fraction(1, 10**9)
 
 
+def test_the_bound_of_rounded_losses_is_lowered_with_nulls() -> None:
+    """A NULL beside 0 costs two whole losses, and numbers alone three."""
+    numbers = np.array([0.0, 1.0, np.nan])
+    table = Microdata([[0], [1], [1], [2], [2], [2]], (Attribute(3, numbers, 0.0, 1.0, 1e-9),))
+    assert not ExactLoss.of(table, "ncp").is_exact
+    proof, least = optimal(table, 2).proof, optimal_loss(table, 2)
+    assert least == 2 * Fraction(1e-9) < proof.objective
+    assert proof.lower_bound <= least <= proof.lower_bound * (1 + Fraction(1, 10**9))
+
+
 def test_which_tables_have_nested_optima() -> None:
     random = np.random.default_rng(6)
     assert has_nested_optimum(random_table(random, 50, "n", 9), MOST_K)

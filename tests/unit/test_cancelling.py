@@ -18,6 +18,7 @@ from kanon_db.algorithms.freeform.optimal_graph import min_cost_flow
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.recoding.changing_classes import Constraint
 from kanon_db.algorithms.recoding.generalized_cells import cells_of_classes
+from kanon_db.algorithms.recoding.loss import ExactLoss
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.metrics.count_queries import random_queries
 from kanon_db.publications.buckets.bucket_workload import count_errors
@@ -33,6 +34,7 @@ SAT = BucketValues.of(np.arange(20_000) // 5, VALUES, 4)
 TABLE = random_table(np.random.default_rng(7), 70, "n0cn", 6)
 MANY = random_table(np.random.default_rng(7), 20_000, "n0cn", 60)
 FEW = random_table(np.random.default_rng(2), 9, "n0c", 4)
+DIGITS = Attribute(3_000, np.random.default_rng(3).random(3_000), 0.0, 1.0)
 
 SEARCHES: dict[str, Callable[[Pulse], object]] = {
     "two sizes": lambda pulse: bucketization.two_size(HARD_COUNTS, HARD, 400, pulse=pulse),
@@ -58,6 +60,9 @@ SEARCHES: dict[str, Callable[[Pulse], object]] = {
     "strict cuts": lambda pulse: generalization.mondrian(MANY, 2, pulse=pulse),
     "relaxed cuts": lambda pulse: generalization.mondrian(MANY, 2, cut="relaxed", pulse=pulse),
     "the best classes": lambda pulse: generalization.optimal(TABLE, 5, pulse=pulse),
+    "losses of numbers with many digits": lambda pulse: ExactLoss.of(
+        Microdata(np.arange(3_000)[:, np.newaxis], (DIGITS,)), "ncp", pulse=pulse
+    ),
     "refined classes": lambda pulse: generalization.refine(
         TABLE, np.arange(70) // 7, 3, random=np.random.default_rng(0), pulse=pulse
     ),

@@ -137,10 +137,10 @@ def find_nested_classes(exact: ExactLoss, k: int, *, pulse: Pulse) -> tuple[IntA
     search.trace(class_of_place, n_classes)
     loss = search.loss
     bound = loss if search.is_complete else _least_windows(positions, parts.of_several, k)
-    if not exact.is_exact:  # The loss of each record is rounded, by less than a unit.
-        bound = max(bound - order.size, 0)
     if n_nulls:  # A class of NULLs and numbers would lose this, or more.
         bound = min(bound, k * int(exact.whole[0]))
+    if not exact.is_exact:  # The loss of each record is rounded, by a unit at most.
+        bound = max(bound - order.size, 0)
     class_of_record = np.empty_like(class_of_place)
     class_of_record[order] = class_of_place
     return class_of_record, Proof.of(loss, bound, exact.unit)
@@ -790,7 +790,7 @@ def optimal(
     is_nested = formulation == "set_partition" and has_nested_optimum(microdata, k)
     if formulation == "set_partition" and not is_nested:
         check_size(n_records)
-    exact = ExactLoss.of(microdata, loss)
+    exact = ExactLoss.of(microdata, loss, pulse=pulse)
     if is_nested:
         return OptimalGeneralization(*find_nested_classes(exact, k, pulse=pulse), 0)
     order = sort_order(microdata)
@@ -884,7 +884,7 @@ def prove_least_loss(
     0.0
     """
     check_k(k, microdata.n_records)
-    exact = ExactLoss.of(microdata, "ncp")
+    exact = ExactLoss.of(microdata, "ncp", pulse=pulse)
     objective = exact.units_of(class_of_record)
     if not objective:
         return Proof.of(0, 0, exact.unit)

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ from kanon_db.algorithms.ground.arrays import (
     distinct,
     order_of,
 )
-from kanon_db.algorithms.ground.computation import kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
 Loss = Literal["ncp", "binary"]
@@ -73,19 +74,21 @@ class ExactLoss:
     is_exact: bool
 
     @classmethod
-    def of(cls, microdata: Microdata, loss: Loss) -> ExactLoss:
+    def of(cls, microdata: Microdata, loss: Loss, *, pulse: Pulse = UNLIMITED) -> ExactLoss:
         """Find the largest unit of which every loss is a multiple, and express losses in it.
 
         Parameters
         ----------
         microdata : Microdata
         loss : {"ncp", "binary"}
+        pulse : Pulse
+            Only its heartbeat is used: fractions take seconds for a million distinct numbers.
 
         Returns
         -------
         ExactLoss
         """
-        steps = [_steps(attribute, loss) for attribute in microdata.attributes]
+        steps = [_steps(attribute, loss, pulse) for attribute in microdata.attributes]
         scale = lcm(*(column.denominator for column in steps))
         largest = sum(column.largest for column in steps)
         is_exact = scale * largest <= _MAX_EXACT_UNITS
@@ -161,26 +164,28 @@ class _Multiples(NamedTuple):
 
     multiples: IntArray | npt.NDArray[np.object_]  # Whole numbers, or else fractions
     of: Fraction
+    pulse: Pulse = UNLIMITED
 
     @property
     def denominator(self) -> int:
         """The least number whose product with each loss is whole."""
         if self.multiples.dtype == np.object_:
-            return lcm(*((multiple * self.of).denominator for multiple in self.multiples))
+            return lcm(*((multiple * self.of).denominator for multiple in self._each))
         return (self._divisor * self.of).denominator
 
     @property
     def largest(self) -> Fraction:
         """The largest loss, whatever its sign."""
+        if self.multiples.dtype == np.object_:
+            return max(map(abs, self._each)) * self.of
         ends = [self.multiples.argmin(), self.multiples.argmax()]
-        most: int | Fraction = max(map(abs, self.multiples[ends].tolist()))
-        return most * self.of
+        return max(map(abs, self.multiples[ends].tolist())) * self.of
 
     def times(self, scale: int) -> IntArray:
         """Multiply, and round what is not whole."""
         factor = self.of * scale
         if self.multiples.dtype == np.object_:
-            return np.array([round(multiple * factor) for multiple in self.multiples], np.int64)
+            return np.array([round(multiple * factor) for multiple in self._each], np.int64)
         divisor = self._divisor
         if (divisor * factor).denominator == 1:
             units: IntArray = self.multiples // max(divisor, 1) * int(divisor * factor)
@@ -189,11 +194,22 @@ class _Multiples(NamedTuple):
         return units
 
     @property
+    def _each(self) -> Iterator[Fraction]:
+        return _beaten(self.multiples.tolist(), self.pulse)
+
+    @property
     def _divisor(self) -> int:
         return int(np.gcd.reduce(self.multiples))
 
 
-def _steps(attribute: Attribute, loss: Loss) -> _Multiples:
+def _beaten(items: Iterable[Any], pulse: Pulse) -> Iterator[Any]:
+    for number, item in enumerate(items):
+        if number % 2**10 == 0:
+            pulse.beat()
+        yield item
+
+
+def _steps(attribute: Attribute, loss: Loss, pulse: Pulse) -> _Multiples:
     """Return the losses of one attribute's values."""
     weight = simplest_fraction(attribute.weight)
     if attribute.numbers is None:
@@ -203,12 +219,12 @@ def _steps(attribute: Attribute, loss: Loss) -> _Multiples:
         return _Multiples(np.where(counts > 1, counts, 0), weight / max(size, 1))
     if attribute.upper <= attribute.lower:
         return _Multiples(np.append(np.zeros(attribute.n_values, np.int64), 1), weight)
-    distances = _distances(attribute.numbers, attribute.lower, attribute.upper)
-    return _Multiples(distances, weight / Fraction(*distances[-1:].tolist()))
+    distances = _distances(attribute.numbers, attribute.lower, attribute.upper, pulse)
+    return _Multiples(distances, weight / Fraction(*distances[-1:].tolist()), pulse)
 
 
 def _distances(
-    numbers: FloatArray, lower: float, upper: float
+    numbers: FloatArray, lower: float, upper: float, pulse: Pulse
 ) -> IntArray | npt.NDArray[np.object_]:
     """Measure each number from the lower bound, and the upper bound last; in any unit."""
     points = np.concatenate([numbers, [upper, lower]])
@@ -223,8 +239,10 @@ def _distances(
         if (nearest / unit == points).all():
             offsets: IntArray = (nearest[:-1] - nearest[-1]).astype(np.int64)
             return offsets
-    fractions = np.array([simplest_fraction(number) for number in points.tolist()], dtype=object)
-    distances: npt.NDArray[np.object_] = fractions[:-1] - fractions[-1]
+    fractions = [simplest_fraction(number) for number in _beaten(points.tolist(), pulse)]
+    first = fractions.pop()
+    distances = np.empty(len(fractions), dtype=np.object_)
+    distances[:] = [fraction - first for fraction in _beaten(fractions, pulse)]
     return distances
 
 
