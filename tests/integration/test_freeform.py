@@ -90,6 +90,18 @@ def test_tampering_is_found(kanon: Functions | Package, parties: Parties) -> Non
             "the numbers of the cells are those of the rows",
         ], case
     with parties.admin.transaction(force_rollback=True):
+        keep_cells_with_rows(parties.admin, "people")
+        for relation in ("people_row", "people_val"):  # the rows with their codes
+            change = (
+                "SET sick = translate(sick, '01', '10') WHERE sick IN ('disease 0', 'disease 1')"
+            )
+            fetch(parties.admin, f"UPDATE published.{relation} {change}")
+        fetch(parties.admin, "REFRESH MATERIALIZED VIEW published.people")
+        assert (
+            "the rows are those whose matches were checked when they were published"
+            in failed_checks(parties.admin, "people")
+        )
+    with parties.admin.transaction(force_rollback=True):
         digest = """layout || '{"digest": "0 0"}'"""
         fetch(parties.admin, f"UPDATE kanon.publication SET layout = {digest}")
         assert failed_checks(parties.admin, "people") == [

@@ -164,11 +164,12 @@ def count_tables(
     Returns
     -------
     TableCounts
-        ``remaining`` is an upper bound, since only what :class:`Deductions` says is used. It is
-        exact for these in classes of up to 2,000 rows, except that where there is a preference, the
-        smaller is taken of two numbers: of the tables without it, and of those that it leaves; the
-        latter is estimated. Of larger classes, only what cannot be cut is counted. With matches, it
-        is a bound on the number for these deductions, of which a part is estimated.
+        ``remaining`` is an upper bound, but for chance, since only what :class:`Deductions` says is
+        used: where classes are drawn, or a part is estimated, it can come out too low. It
+        is exact for these in classes of up to 2,000 rows, except that where there is a preference,
+        the smaller is taken of two numbers: of the tables without it, and of those that it leaves;
+        the latter is estimated. Of larger classes, only what cannot be cut is counted. With
+        matches, it is a bound on the number for these deductions, of which a part is estimated.
 
     Notes
     -----
@@ -285,7 +286,10 @@ def _is_known(rule: _CellRule, n: int, width: int, k: int) -> bool:
 def _share_left(
     covering: RowClasses, preference: Preference, number: int, random: np.random.Generator
 ) -> float:
-    """Estimate which share of the records within a class's cells may be in it, rather too high."""
+    """Estimate which share of the records within a class's cells may be in it.
+
+    Its logarithm is too high on average: the mean of (n + 1) / (hits + 1) is below 1 / share.
+    """
     drawn = np.column_stack(
         [
             random.choice(np.flatnonzero(covering.values_of(number, a)), _MOST_DRAWS)

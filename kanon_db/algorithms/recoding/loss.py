@@ -179,7 +179,8 @@ class _Multiples(NamedTuple):
         if self.multiples.dtype == np.object_:
             return max(map(abs, self._each)) * self.of
         ends = [self.multiples.argmin(), self.multiples.argmax()]
-        return max(map(abs, self.multiples[ends].tolist())) * self.of
+        most: int = max(map(abs, self.multiples[ends].tolist()))
+        return most * self.of
 
     def times(self, scale: int) -> IntArray:
         """Multiply, and round what is not whole."""
