@@ -219,6 +219,9 @@ def test_dates_of_a_lifetime_are_grouped_by_year(parties: Parties) -> None:
     assert sum(found[0] for found in groups.values()) == pytest.approx(40)
     widest = value(parties.analyst, "SELECT max(upper(born) - lower(born)) FROM published.lives")
     assert widest > 20_000
+    assert groups["1950"][0] == pytest.approx(40 * 365 / widest)
+    alone = estimated(parties, "SELECT COUNT(*) FROM lives WHERE EXTRACT(YEAR FROM born) = 1950")
+    assert alone[0] != pytest.approx(groups["1950"][0])  # follows the shares of parts
 
 
 def test_averages_of_skewed_columns(parties: Parties) -> None:
