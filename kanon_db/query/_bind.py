@@ -206,6 +206,7 @@ _ORDERED: Final = ex.NUMBERS | {"moment", "text"}
 MOST_JOINED: Final = 50
 """The most texts that are joined by ``||`` and concat."""
 _Typed = tuple[ex.Expression, ex.Type]
+_ENDS: Final = "x >= 20 AND x < 30"
 _PARTS_OF_AGES: Final = frozenset({"year", "month", "day"})
 _WRITE_AGE: Final = "write EXTRACT(YEAR FROM AGE(DATE '2024-01-31', <column>))"
 _TIMES: Final = frozenset({"hour", "minute", "second"})
@@ -239,12 +240,11 @@ class Binder:
             case ex.Negative(operand):
                 bound, type_ = self._number(operand)
                 return ex.Negative(bound), type_
-            case ex.Arithmetic("+" | "-" as operator, left, right) if moved := self._bind_moved(
-                operator, left, right
-            ):
-                return moved
             case ex.Arithmetic(operator, left, right):
-                (one, one_type), (other, other_type) = self._number(left), self._number(right)
+                sides = self.bind(left), self.bind(right)  # once: sums may be deeply nested
+                if operator in ("+", "-") and (moved := _moved(operator, *sides)):
+                    return moved
+                (one, one_type), (other, other_type) = map(_number, sides)
                 if operator == "%" and "float" in (one_type.category, other_type.category):
                     raise refusal("% is not supported for floating-point numbers")
                 return ex.Arithmetic(operator, one, other), result_type(one_type, other_type)
@@ -300,27 +300,6 @@ class Binder:
                 return self.condition(expression), BOOLEAN
 
     # -- functions ----------------------------------------------------------------------------
-
-    def _bind_moved(
-        self, operator: ex.ArithmeticOperator, left: ex.Expression, right: ex.Expression
-    ) -> tuple[ex.Expression, ex.Type] | None:
-        """Bind a date and days, a moment and an interval, or two dates; None for numbers."""
-        (one, first), (other, second) = self.bind(left), self.bind(right)
-        if first is None or second is None or "moment" not in (first.category, second.category):
-            return None
-        if operator == "+" and second.category == "moment":
-            (one, first), (other, second) = (other, second), (one, first)
-        calculation = ex.Arithmetic(operator, one, other)
-        if first == DATE and second.name in ("smallint", "integer"):
-            return calculation, DATE
-        if first.category == "moment" and second == INTERVAL:
-            return calculation, TIMESTAMP if first == DATE else first
-        if first.name == second.name == DATE.name and operator == "-":
-            return calculation, INTEGER
-        raise refusal(
-            "moments can only be moved by whole days or an interval, and dates be subtracted",
-            hint="write born + 30, or seen - INTERVAL '30 days'",
-        )
 
     def _texts_joined(self, call: ex.Call) -> tuple[ex.Expression, ex.Type]:
         """Bind texts that are joined; whole numbers and booleans are joined as their texts."""
@@ -440,12 +419,7 @@ class Binder:
         return ex.Call(name, (bound,)), NUMERIC if type_.category == "numeric" else DOUBLE
 
     def _number(self, expression: ex.Expression) -> tuple[ex.Expression, ex.Type]:
-        bound, type_ = self.bind(expression)
-        if type_ is None or type_.category not in ex.NUMBERS:
-            raise refusal(
-                "arithmetic is only supported for numbers", hint="write numbers without quotes"
-            )
-        return bound, type_
+        return _number(self.bind(expression))
 
     def _date_part(self, part: ex.DatePart) -> tuple[ex.Expression, ex.Type]:
         if isinstance(part.operand, ex.Age):
@@ -579,12 +553,17 @@ class Binder:
     def _bind_containment(self, test: ex.Contained) -> ex.Expression:
         """Bind ``<@`` as comparisons with the ends of the range; one that is NULL is none."""
         of = ex.RANGES[test.range_type][0]
+        if any(isinstance(part, ex.Contained) for part in ex.walk(test.operand)):
+            # Each binds its operand three times.
+            raise refusal(
+                "a range is compared with a comparison with a range", hint=f"write {_ENDS}"
+            )
         _, type_ = self.bind(test.operand)
         if type_ is None or type_.name != of:
             fitting = (name for name, (end, *_) in ex.RANGES.items() if type_ and end == type_.name)
             raise refusal(
                 f"{test.range_type} holds values of type {of}, which these are not",
-                hint=f"write <@ {next(fitting, 'int4range')}(...), or x >= 20 AND x < 30",
+                hint=f"write <@ {next(fitting, 'int4range')}(...), or {_ENDS}",
             )
         parts = []
         ends: tuple[tuple[ex.Expression, ex.ComparisonOperator], ...] = (
@@ -601,7 +580,8 @@ class Binder:
         if not parts:
             raise refusal("a range has no ends", hint="write IS NOT NULL")
         condition = self.condition(ex.joined(ex.And, parts) or parts[0])
-        bounds = [part.right for part in ex.walk(condition) if isinstance(part, ex.Comparison)]
+        tests = condition.parts if isinstance(condition, ex.And) else (condition,)
+        bounds = [part.right for part in tests if isinstance(part, ex.Comparison)]
         texts = [end.text for end in bounds if isinstance(end, ex.Constant) and end.text]
         if len(texts) == 2 and type_.category in ex.NUMBERS and float(texts[0]) > float(texts[1]):
             raise refusal("a range ends before it begins", hint="write the lower end first")
@@ -753,6 +733,39 @@ _WRITE_CONSTANT: Final[dict[ex.Category, str]] = {
     "moment": "write DATE '...', TIMESTAMP '...' or the date in single quotes",
     **dict.fromkeys(("text", "label", "other"), "write the constant in single quotes"),
 }
+
+
+def _moved(
+    operator: ex.ArithmeticOperator,
+    left: tuple[ex.Expression, ex.Type | None],
+    right: tuple[ex.Expression, ex.Type | None],
+) -> tuple[ex.Expression, ex.Type] | None:
+    """Move a date by days, a moment by an interval, or subtract dates; None for numbers."""
+    (one, first), (other, second) = left, right
+    if first is None or second is None or "moment" not in (first.category, second.category):
+        return None
+    if operator == "+" and second.category == "moment":
+        (one, first), (other, second) = (other, second), (one, first)
+    calculation = ex.Arithmetic(operator, one, other)
+    if first == DATE and second.name in ("smallint", "integer"):
+        return calculation, DATE
+    if first.category == "moment" and second == INTERVAL:
+        return calculation, TIMESTAMP if first == DATE else first
+    if first.name == second.name == DATE.name and operator == "-":
+        return calculation, INTEGER
+    raise refusal(
+        "moments can only be moved by whole days or an interval, and dates be subtracted",
+        hint="write born + 30, or seen - INTERVAL '30 days'",
+    )
+
+
+def _number(bound: tuple[ex.Expression, ex.Type | None]) -> _Typed:
+    expression, type_ = bound
+    if type_ is None or type_.category not in ex.NUMBERS:
+        raise refusal(
+            "arithmetic is only supported for numbers", hint="write numbers without quotes"
+        )
+    return expression, type_
 
 
 def _misfit(

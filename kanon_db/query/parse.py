@@ -14,6 +14,7 @@ from kanon_db.query.expressions import (
     Answered,
     Case,
     Comparison,
+    Contained,
     Distinct,
     Expression,
     ItemText,
@@ -78,7 +79,7 @@ takes half a second, in which PostgreSQL hears no cancel."""
 _PATTERN_COST: Final = 20
 """Cost of reading a text, and of lowering it for ILIKE, in characters of a pattern."""
 
-_WRITTEN_TWICE: Final = (Distinct, Range, TruthTest)
+_WRITTEN_TWICE: Final = (Contained, Distinct, Range, TruthTest)
 """Tests whose operands some statements repeat, which doubles them at each level of nesting."""
 
 _TOTAL: Final = (

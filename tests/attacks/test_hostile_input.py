@@ -24,6 +24,7 @@ from tests.integration.parties import Parties, fetch
 from tests.profiles import examples
 
 SEED = 17  # by which nothing is recommended, which takes long
+QUERY_SEED = 18  # by which 300 queries reach answers and all refusals
 PATIENCE = 60  # seconds, after which a call is cancelled
 
 
@@ -34,7 +35,7 @@ def tables(parties: Parties) -> None:
 
 @pytest.mark.slow("hundreds of random texts")
 def test_queries_are_answered_or_refused(parties: Parties) -> None:
-    verdict = ask(parties, examples(300), SEED, PATIENCE)
+    verdict = ask(parties, examples(300), QUERY_SEED, PATIENCE)
     assert verdict.defects == []
     # What is drawn reaches all that there is: answers, and all refusals.
     assert {outcome for _, outcome in verdict.outcomes} >= {"", "0A000", "42704"}

@@ -27,6 +27,7 @@ from kanon_db.algorithms.ground.arrays import (
     Integer,
     SmallIntArray,
     components,
+    number_as_seen,
     numbered,
     order_of,
     taken,
@@ -142,7 +143,7 @@ def find_nested_classes(exact: ExactLoss, k: int, *, pulse: Pulse) -> tuple[IntA
     if not exact.is_exact:  # The loss of each record is rounded, by a unit at most.
         bound = max(bound - order.size, 0)
     class_of_record = np.empty_like(class_of_place)
-    class_of_record[order] = class_of_place
+    class_of_record[order] = number_as_seen(class_of_place)
     return class_of_record, Proof.of(loss, bound, exact.unit)
 
 

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from kanon_db.errors import UnsupportedQueryError
-from kanon_db.query._bind import Scope
+from kanon_db.query._bind import Binder, Scope
 from kanon_db.query.check import check
 from kanon_db.query.expressions import (
     BIGINT,
@@ -235,3 +237,39 @@ def test_an_order_that_is_not_published(value: str) -> None:
             parse_query(f"SELECT COUNT(*) FROM t WHERE {value} < 'x'"),
             [Scope(PUBLICATION, {"tag": tag})],
         )
+
+
+@pytest.mark.parametrize(
+    "nesting",
+    [
+        "{} + 1", "1 - ({})", "coalesce({}, 1)", "CASE WHEN {} > 1 THEN 1 ELSE 2 END",
+        "CASE WHEN age > 1 THEN 1 ELSE {} END", "nullif({}, 1)", "greatest({}, 1)", "abs({})",
+        "CASE WHEN {} <@ int4range(1, 5) THEN 1 ELSE 2 END",
+        "CASE WHEN {} BETWEEN 1 AND 2 THEN 1 ELSE 2 END",
+    ],
+)  # fmt: skip
+def test_what_is_nested_is_bound_in_linear_time(
+    nesting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sum of forty numbers kept a server busy for hours, deaf to a cancel."""
+    calls, bind = 0, Binder.bind
+
+    def counted(binder: Binder, expression: Expression) -> tuple[Expression, Type | None]:
+        nonlocal calls
+        calls += 1
+        assert calls <= 20_000
+        return bind(binder, expression)
+
+    monkeypatch.setattr(Binder, "bind", counted)
+    text = "age"
+    for _ in range(16):
+        text = nesting.format(text)
+    with suppress(UnsupportedQueryError):
+        where(f"{text} > 2")
+
+
+def test_a_range_has_the_ends_that_are_its_own() -> None:
+    """Numbers that its operand is compared with are none of them."""
+    where("CASE WHEN age > 30 THEN 1 ELSE 2 END <@ int4range(1, 3)")
+    with pytest.raises(UnsupportedQueryError, match="ends before it begins"):
+        where("age <@ int4range(3, 1)")
