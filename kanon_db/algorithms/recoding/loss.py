@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -196,18 +196,11 @@ class _Multiples(NamedTuple):
 
     @property
     def _each(self) -> Iterator[Fraction]:
-        return _beaten(self.multiples.tolist(), self.pulse)
+        return self.pulse.watched(self.multiples.tolist())
 
     @property
     def _divisor(self) -> int:
         return int(np.gcd.reduce(self.multiples))
-
-
-def _beaten(items: Iterable[Any], pulse: Pulse) -> Iterator[Any]:
-    for number, item in enumerate(items):
-        if number % 2**10 == 0:
-            pulse.beat()
-        yield item
 
 
 def _steps(attribute: Attribute, loss: Loss, pulse: Pulse) -> _Multiples:
@@ -240,10 +233,10 @@ def _distances(
         if (nearest / unit == points).all():
             offsets: IntArray = (nearest[:-1] - nearest[-1]).astype(np.int64)
             return offsets
-    fractions = [simplest_fraction(number) for number in _beaten(points.tolist(), pulse)]
+    fractions = [simplest_fraction(number) for number in pulse.watched(points.tolist())]
     first = fractions.pop()
     distances = np.empty(len(fractions), dtype=np.object_)
-    distances[:] = [fraction - first for fraction in _beaten(fractions, pulse)]
+    distances[:] = [fraction - first for fraction in pulse.watched(fractions)]
     return distances
 
 
