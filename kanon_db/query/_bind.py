@@ -242,7 +242,7 @@ class Binder:
                 return ex.Negative(bound), type_
             case ex.Arithmetic(operator, left, right):
                 sides = self.bind(left), self.bind(right)  # once: sums may be deeply nested
-                if operator in ("+", "-") and (moved := _moved(operator, *sides)):
+                if operator in ("+", "-") and (moved := _move(operator, *sides)):
                     return moved
                 (one, one_type), (other, other_type) = map(_number, sides)
                 if operator == "%" and "float" in (one_type.category, other_type.category):
@@ -735,7 +735,7 @@ _WRITE_CONSTANT: Final[dict[ex.Category, str]] = {
 }
 
 
-def _moved(
+def _move(
     operator: ex.ArithmeticOperator,
     left: tuple[ex.Expression, ex.Type | None],
     right: tuple[ex.Expression, ex.Type | None],
