@@ -554,10 +554,8 @@ class Binder:
         """Bind ``<@`` as comparisons with the ends of the range; one that is NULL is none."""
         of = ex.RANGES[test.range_type][0]
         if any(isinstance(part, ex.Contained) for part in ex.walk(test.operand)):
-            # Each binds its operand three times.
-            raise refusal(
-                "a range is compared with a comparison with a range", hint=f"write {_ENDS}"
-            )
+            # Each level binds its operand three times.
+            raise refusal("<@ is nested in the operand of <@", hint=f"write {_ENDS}")
         _, type_ = self.bind(test.operand)
         if type_ is None or type_.name != of:
             fitting = (name for name, (end, *_) in ex.RANGES.items() if type_ and end == type_.name)

@@ -273,3 +273,8 @@ def test_a_range_has_the_ends_that_are_its_own() -> None:
     where("CASE WHEN age > 30 THEN 1 ELSE 2 END <@ int4range(1, 3)")
     with pytest.raises(UnsupportedQueryError, match="ends before it begins"):
         where("age <@ int4range(3, 1)")
+
+
+def test_a_test_of_ranges_is_in_no_other() -> None:
+    with pytest.raises(UnsupportedQueryError, match="<@ is nested"):
+        where("CASE WHEN age <@ int4range(1, 5) THEN 1 ELSE 2 END <@ int4range(1, 3)")
