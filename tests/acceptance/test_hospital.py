@@ -160,7 +160,8 @@ def test_ten_commands_from_a_file_to_reports_for_two_audiences(nothing: Path) ->
     assert len(lines) <= 10
     printed, dsn = "", ""
     for line in lines:
-        words = shlex.split(filled_in(line, printed))
+        # What is recommended is searched for until time is up: here, the sooner.
+        words = shlex.split(filled_in(line, printed).replace("--time-limit 20", "--time-limit 3"))
         if words[0] == "psql":
             dsn, option, statement = words[1:]
             assert option == "-c"

@@ -35,11 +35,8 @@ FOLLOWED = 'ignore:(insensitive column|quasi-identifier) "(id|who)" is nearly un
 IS_ALL = os.environ.get("KANON_SPARK") == "all"
 
 _ASKED = "SELECT count(*) FROM people_b WHERE age < 40 AND disease = 'disease 1'"
-SHORT = (
-    "test_buckets.py::test_buckets_are_those_of_one_machine[5-anatomy-cells]",
-    f"test_estimates.py::test_both_sides_answer_alike[{_ASKED}]",
-)
-"""What ``make test`` runs of those that need a session of Spark."""
+SHORT = f"test_estimates.py::test_both_sides_answer_alike[{_ASKED}]"
+"""What ``make test`` runs of those that need a session of Spark: published, loaded, and asked."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
