@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -63,6 +64,60 @@ def forward(
     return values
 
 
+def _optimizer(settings: TrainingSettings) -> Any:
+    def rate(step: int) -> float:
+        return RATES[settings.descent] / (1 + settings.decay * step)
+
+    if settings.descent == "momentum":
+        return optax.sgd(rate, settings.momentum)
+    return optax.adam(rate, b1=settings.momentum)
+
+
+# Records are arguments, not constants: whoever trains again with as many compiles nothing.
+@partial(jax.jit, static_argnames=("architecture", "settings"), donate_argnames="trained")
+def _train(
+    trained: tuple[list[jax.Array], Any, jax.Array],
+    picked: jax.Array,
+    temperatures: jax.Array,
+    inputs: jax.Array,
+    labels: jax.Array,
+    *,
+    architecture: Architecture,
+    settings: TrainingSettings,
+) -> tuple[list[jax.Array], Any, jax.Array]:
+    """Take a step for each batch; parameters, optimizer's state, and key go in and come out."""
+    dropout = settings.dropout if len(architecture.shape) == 3 else 0.0
+    optimizer = _optimizer(settings)
+
+    def loss(
+        parameters: list[jax.Array], rows: jax.Array, temperature: jax.Array, key: jax.Array
+    ) -> jax.Array:
+        outputs = forward(architecture, parameters, inputs[rows], key, dropout)
+        losses: jax.Array = optax.softmax_cross_entropy_with_integer_labels(
+            outputs / temperature, labels[rows]
+        )
+        return losses.mean()
+
+    def step(
+        parameters: list[jax.Array],
+        state: Any,
+        rows: jax.Array,
+        temperature: jax.Array,
+        key: jax.Array,
+    ) -> tuple[list[jax.Array], Any]:
+        gradient = jax.grad(loss)(parameters, rows, temperature, key)
+        updates, state = optimizer.update(gradient, state, parameters)
+        return optax.apply_updates(parameters, updates), state
+
+    def body(carried: Any, rows: jax.Array) -> tuple[Any, None]:
+        parameters, state, key = carried
+        key, *keys = jax.random.split(key, rows.shape[0] + 1)
+        parameters, state = jax.vmap(step)(parameters, state, rows, temperatures, jnp.stack(keys))
+        return (parameters, state, key), None
+
+    return jax.lax.scan(body, trained, picked)[0]
+
+
 class GradientDescent:
     """Trains a group of networks of one architecture, each on its own records.
 
@@ -76,89 +131,39 @@ class GradientDescent:
         inputs: Float32Array,
         labels: AnyIntArray,
     ) -> None:
-        self._architecture = architecture
+        self._architecture, self._settings = architecture, settings
         self._inputs = jnp.asarray(inputs, dtype=jnp.float32)
         self._labels = jnp.asarray(labels, dtype=jnp.int32)
-        dropout = settings.dropout if len(architecture.shape) == 3 else 0.0
-        momentum = settings.momentum
-
-        def rate(step: int) -> float:
-            return RATES[settings.descent] / (1 + settings.decay * step)
-
-        if settings.descent == "momentum":
-            optimizer = optax.sgd(rate, momentum)
-        else:
-            optimizer = optax.adam(rate, b1=momentum)
-
-        def loss(
-            parameters: list[jax.Array], rows: jax.Array, temperature: jax.Array, key: jax.Array
-        ) -> jax.Array:
-            outputs = forward(architecture, parameters, self._inputs[rows], key, dropout)
-            losses: jax.Array = optax.softmax_cross_entropy_with_integer_labels(
-                outputs / temperature, self._labels[rows]
-            )
-            return losses.mean()
-
-        def step(
-            parameters: list[jax.Array],
-            state: Any,
-            rows: jax.Array,
-            temperature: jax.Array,
-            key: jax.Array,
-        ) -> tuple[list[jax.Array], Any]:
-            gradient = jax.grad(loss)(parameters, rows, temperature, key)
-            updates, state = optimizer.update(gradient, state, parameters)
-            return optax.apply_updates(parameters, updates), state
-
-        def run(
-            parameters: list[jax.Array],
-            state: Any,
-            key: jax.Array,
-            picked: jax.Array,
-            temperatures: jax.Array,
-        ) -> tuple[list[jax.Array], Any, jax.Array]:
-            def body(carried: Any, rows: jax.Array) -> tuple[Any, None]:
-                parameters, state, key = carried
-                key, *keys = jax.random.split(key, rows.shape[0] + 1)
-                parameters, state = jax.vmap(step)(
-                    parameters, state, rows, temperatures, jnp.stack(keys)
-                )
-                return (parameters, state, key), None
-
-            return jax.lax.scan(body, (parameters, state, key), picked)[0]
-
-        self._run = jax.jit(run, donate_argnums=(0, 1))
-        self._start = jax.vmap(optimizer.init)
-        self._parameters: list[jax.Array] = []
-        self._state: Any = None
-        self._key = jax.random.key(0)
+        self._trained: tuple[list[jax.Array], Any, jax.Array] = [], None, jax.random.key(0)
         self._temperatures = jnp.ones(1)
 
     def start(self, temperatures: list[float], generator: np.random.Generator) -> None:
         """Begin with new networks, one for each temperature, with random weights (He et al.)."""
-        self._parameters = []
+        parameters = []
         for shape in self._architecture.parameter_shapes():
             widest = np.sqrt(6 / shape[0]) if len(shape) == 2 else 0.0
             drawn = generator.uniform(-widest, widest, (len(temperatures), *shape))
-            self._parameters.append(jnp.asarray(drawn, dtype=jnp.float32))
-        self._state = self._start(self._parameters)
-        self._key = jax.random.key(int(generator.integers(2**63)))
+            parameters.append(jnp.asarray(drawn, dtype=jnp.float32))
+        state = jax.vmap(_optimizer(self._settings).init)(parameters)
+        self._trained = parameters, state, jax.random.key(int(generator.integers(2**63)))
         self._temperatures = jnp.asarray(temperatures, dtype=jnp.float32)
 
     def run(self, picked: IntArray) -> None:
         """Take a step for each batch: numbers of records, shape (n_steps, n_networks, batch)."""
-        self._parameters, self._state, self._key = self._run(
-            self._parameters,
-            self._state,
-            self._key,
+        self._trained = _train(
+            self._trained,
             jnp.asarray(picked, dtype=jnp.int32),
             self._temperatures,
+            self._inputs,
+            self._labels,
+            architecture=self._architecture,
+            settings=self._settings,
         )
-        self._key.block_until_ready()
+        self._trained[2].block_until_ready()
 
     def parameters(self) -> list[tuple[Float32Array, ...]]:
         """Return the parameters of each network."""
-        arrays = [np.asarray(array) for array in self._parameters]
+        arrays = [np.asarray(array) for array in self._trained[0]]
         return [tuple(array[i].copy() for array in arrays) for i in range(len(self._temperatures))]
 
 
