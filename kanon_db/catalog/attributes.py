@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final, Self
 
+from kanon_db.dataclass import dataclass
 from kanon_db.declaration import (
     BOUND,
     MAX_WEIGHT,
@@ -214,7 +215,7 @@ class AttributeDescription:
     bottom: str | float | None = parameter(
         BOUND, "Values below this are published as one.", default=None
     )
-    hierarchy: Any = parameter(  # noqa: RUF009  # as all others
+    hierarchy: Any = parameter(
         HIERARCHY, "Labels of each value, the narrowest first, that are published instead of sets.",
         default=None,
     )  # fmt: skip

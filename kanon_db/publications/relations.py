@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.catalog.entries import run_errand
+from kanon_db.dataclass import dataclass
 from kanon_db.publications.results import Check
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.protocol import Value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil, isfinite
 from typing import Final, Literal, get_args
@@ -25,7 +25,7 @@ from kanon_db.algorithms.bucketization.two_size import anatomy, joint_problem, t
 from kanon_db.algorithms.ground.arrays import BoolArray, IntArray
 from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse
 from kanon_db.algorithms.ground.solver import HIGHS, LinearModel, Solution, solve, solve_problem
-from kanon_db.algorithms.programs import bucket_program
+from kanon_db.dataclass import dataclass
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 
@@ -239,6 +239,8 @@ def solve_paper_program(
 
     The solution has no values where the solver's, as whole numbers, break a constraint.
     """
+    from kanon_db.algorithms.programs import bucket_program
+
     smallest, largest = int(sizes[0]), int(sizes[-1])
     program = bucket_program(counts.tolist(), privacy.thresholds, smallest, largest)
     answer = solve_problem(program.problem, pulse, solver=solver)

@@ -5,7 +5,6 @@ A minimum-cost flow ([FF] Section 8) finds the graph of the least sum of weights
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import combinations
 from math import ceil, comb, isfinite
 from typing import Literal, get_args
@@ -42,9 +41,9 @@ from kanon_db.algorithms.ground.solver import (
     solve,
     solve_problem,
 )
-from kanon_db.algorithms.programs import graph_program
 from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Microdata, check_k
+from kanon_db.dataclass import dataclass
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 MAX_MATCHES = 2**17
@@ -393,6 +392,8 @@ def _solve_as_stated(
     microdata: Microdata, ncp: Ncp, k: int, start: CodeArray, pulse: Pulse, solver: str
 ) -> OptimalFreeform:
     """Solve the paper's program, in which a cell need not match its own original."""
+    from kanon_db.algorithms.programs import graph_program
+
     program = graph_program(microdata, k)
     answer = solve_problem(program.problem, pulse, solver=solver)
     graphs = [start]

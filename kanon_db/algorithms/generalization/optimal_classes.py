@@ -7,7 +7,6 @@ that classes of neighbors, and single ones around some of them, suffice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import Literal, NamedTuple, Self, get_args
 
@@ -34,9 +33,9 @@ from kanon_db.algorithms.ground.arrays import (
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse, inlined, kernel
 from kanon_db.algorithms.ground.solver import HIGHS, solve_problem
-from kanon_db.algorithms.programs import class_program
 from kanon_db.algorithms.recoding.loss import NULL, ExactLoss, Loss
 from kanon_db.algorithms.recoding.microdata import Microdata, Sorting, check_k, sort_order
+from kanon_db.dataclass import dataclass
 from kanon_db.errors import InvalidParameterError
 
 MOST_RECORDS = 15
@@ -408,6 +407,8 @@ def solve_pairwise(
 
     Returns classes, or None if no solution was found, and a lower bound of the loss.
     """
+    from kanon_db.algorithms.programs import class_program
+
     program = class_program(microdata, k, loss=loss, start=start)
     answer = solve_problem(program.problem, pulse, solver=solver)
     if answer.values is None:

@@ -5,11 +5,9 @@ HiGHS solves the restricted master problem; an exact search over given classes p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
-import highspy
 import numpy as np
 import numpy.typing as npt
 
@@ -30,6 +28,7 @@ from kanon_db.algorithms.ground.arrays import (
 )
 from kanon_db.algorithms.ground.computation import Proof, Pulse, kernel
 from kanon_db.algorithms.ground.solver import new_solver, run
+from kanon_db.dataclass import dataclass
 from kanon_db.errors import InvalidParameterError
 
 _DONE, _PAUSED = 0, 1
@@ -347,7 +346,7 @@ class RestrictedMaster:
         copies = types.copies.astype(np.float64)
         highs.addRows(n_types, copies, copies, 0, _int32([0] * n_types), _int32([]), nothing)
         most_classes = float(int(types.copies.sum()) // k)
-        highs.addRow(-highspy.kHighsInf, most_classes, 0, _int32([]), nothing)
+        highs.addRow(-inf, most_classes, 0, _int32([]), nothing)
         self._n_of_boxes = 2 * n_types
         numbers = np.arange(2 * n_types)
         signs = np.repeat([1.0, -1.0], n_types)
@@ -439,7 +438,7 @@ class RestrictedMaster:
             pairs = _count_pairs(self._members, members[np.newaxis])[:, 0]
             columns = np.flatnonzero(pairs)
             self._highs.addRow(
-                -highspy.kHighsInf,
+                -inf,
                 float(self._copies[members].sum() // 2),
                 columns.size,
                 _int32(self._n_of_boxes + columns),
@@ -456,7 +455,7 @@ class RestrictedMaster:
         values: npt.NDArray[np.number],
     ) -> None:
         n = costs.size
-        unlimited = np.full(n, highspy.kHighsInf)
+        unlimited = np.full(n, inf)
         self._highs.addCols(
             n,
             costs.astype(np.float64),

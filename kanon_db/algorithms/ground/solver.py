@@ -12,6 +12,8 @@ ends with the one that started it.
 
 Another solver of PuLP's, if one is named, runs in a process of its own, too, and in a folder of its
 own, where it may write files. Both go with the process that started it.
+
+Both packages are imported where a program is solved: most publications need none.
 """
 
 from __future__ import annotations
@@ -29,21 +31,23 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock, RLock
-from typing import Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-import highspy
 import numpy as np
-import pulp  # type: ignore[import-untyped]
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
 from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.dataclass import dataclass
 from kanon_db.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    import highspy
+    import pulp  # type: ignore[import-untyped]
 
 HIGHS: Final = "HiGHS"
 """The solver of all programs, unless another one is named for what is stated with PuLP."""
@@ -81,6 +85,8 @@ class LinearModel:
 
     def load_solver(self, *, gap: float) -> highspy.Highs:
         """Give the model to a new solver."""
+        import highspy
+
         lp = highspy.HighsLp()
         lp.num_col_, lp.num_row_ = self.costs.size, self.row_lower.size
         lp.col_cost_ = self.costs.astype(np.float64)
@@ -100,6 +106,8 @@ class LinearModel:
 
 def new_solver(*, gap: float = 0.0) -> highspy.Highs:
     """Make a solver that is quiet and can be interrupted."""
+    import highspy
+
     highs = highspy.Highs()  # type: ignore[no-untyped-call]
     # One thread: the server has other sessions.
     for option, value in (("output_flag", False), ("threads", 1), ("mip_rel_gap", 0.0)):
@@ -135,6 +143,8 @@ def solve(highs: highspy.Highs, pulse: Pulse, start: list[float] | None = None) 
 
     Large programs are solved in a process of its own, which is killed when time is over.
     """
+    import highspy
+
     if pulse.is_over:
         return Solution(None, -inf, is_infeasible=False)
     if pulse.seconds_left < inf:
@@ -167,6 +177,8 @@ def _solve_elsewhere(highs: highspy.Highs, pulse: Pulse, start: list[float] | No
 
 def values_of(highs: highspy.Highs) -> FloatArray | None:
     """Read the solution of a solver that has run."""
+    import highspy
+
     if highs.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
         return None
     return np.array(highs.getSolution().col_value)
@@ -177,6 +189,8 @@ def solve_problem(problem: pulp.LpProblem, pulse: Pulse, *, solver: str = HIGHS)
 
     Another solver of PuLP's than HiGHS runs in a process of its own, and starts from no values.
     """
+    import pulp
+
     variables = problem.variables()
     if solver == HIGHS:
         # PuLP hands the model over but does not run it: it calls a solution optimal when time ran
@@ -199,6 +213,8 @@ def check_solver(name: str) -> None:
     """Refuse a solver that PuLP does not know, or does not find here."""
     if name == HIGHS:
         return
+    import pulp
+
     available = pulp.listSolvers(onlyAvailable=True)
     if name not in available:
         raise InvalidParameterError(
@@ -212,6 +228,8 @@ _LATE: Final = 0.5
 
 def _solve_by_named(name: str, problem: pulp.LpProblem, pulse: Pulse) -> Solution:
     """Have a solver of PuLP's solve a model, in a folder that nobody else reads and that goes."""
+    import pulp
+
     check_solver(name)
     if pulse.is_over:
         return Solution(None, -inf, is_infeasible=False)
@@ -345,6 +363,8 @@ def _interpreter() -> str:
 
 def _pack_program(highs: highspy.Highs, start: list[float] | None) -> bytes:
     """Write a program as bytes."""
+    import highspy
+
     lp = highs.getLp()
     arrays: dict[str, Any] = {name: getattr(lp, name) for name in _COLUMNS}
     arrays |= {name: getattr(lp.a_matrix_, name) for name in _TERMS}
@@ -359,6 +379,8 @@ def _pack_program(highs: highspy.Highs, start: list[float] | None) -> bytes:
 
 def _unpack_program(program: bytes) -> highspy.Highs:
     """Make a solver of a program that was written as bytes."""
+    import highspy
+
     with np.load(io.BytesIO(program)) as arrays:
         lp = highspy.HighsLp()
         for name in _COLUMNS:
@@ -393,6 +415,8 @@ def _read_question() -> bytes:
 
 def _serve_named() -> None:
     """Have a named solver solve the model that comes in, and write what it has found."""
+    import pulp
+
     question = json.loads(_read_question())
     folder = question["folder"]
     answers = os.dup(sys.stdout.fileno())
@@ -437,6 +461,8 @@ def _serve_named() -> None:
 
 def _serve() -> None:
     """Solve the program that comes in, and write each solution and bound that is found."""
+    import highspy
+
     reader, writer = sys.stdin.buffer, sys.stdout.buffer
     highs = _unpack_program(_read_question())
 

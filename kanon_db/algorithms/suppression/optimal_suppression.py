@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil, isfinite
 from typing import Literal, get_args
@@ -30,7 +30,6 @@ from kanon_db.algorithms.ground.solver import (
     solve_problem,
     values_of,
 )
-from kanon_db.algorithms.programs import pattern_program
 from kanon_db.algorithms.suppression.greedy_suppression import (
     LEFT_OVER,
     RowTypes,
@@ -41,6 +40,7 @@ from kanon_db.algorithms.suppression.greedy_suppression import (
     identical_rows,
 )
 from kanon_db.algorithms.suppression.pattern_vectors import PatternSet
+from kanon_db.dataclass import dataclass
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 
@@ -192,6 +192,8 @@ def solve_paper_program(
 
     The solution has no values where the solver's break a constraint.
     """
+    from kanon_db.algorithms.programs import pattern_program
+
     stars, costs = patterns.stars, patterns.costs.tolist()
     program = pattern_program(types.codes, types.counts.tolist(), stars, costs, k)
     answer = solve_problem(program.problem, pulse, solver=solver)
