@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import secrets
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -22,6 +21,7 @@ from kanon_db.dataclass import dataclass
 from kanon_db.declaration.parameter_types import MAX_NAME_BYTES
 from kanon_db.errors import InfeasibleError
 from kanon_db.session import Session, fetch_one, undone
+from kanon_db.session.protocol import temporary_table
 from kanon_db.transfer.allowance import Allowance
 from kanon_db.transfer.cell_texts import count_read_texts, find_lists
 from kanon_db.transfer.columns import (
@@ -449,7 +449,7 @@ def _join(
         f"{_regclass(session, events)} AS e JOIN {_regclass(session, people)} AS p ON {condition}"
     )
     keys = {names[name] for name in _read_keys(session, reference.oid) if name in names}
-    temporary = session.identifier("pg_temp", f"kanon_people_{secrets.token_hex(8)}")
+    temporary = temporary_table(session, "people")
     view = PeopleView(
         _free_name(session, events, people), entity, str(people), events, {}, columns, tables, keys
     )  # fmt: skip

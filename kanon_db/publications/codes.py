@@ -21,7 +21,6 @@ changes.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVar
 
@@ -573,6 +572,8 @@ class SideCheck:
         *,
         is_sound: bool,  # Whether the values can be compared
     ) -> None:
+        import secrets  # with OpenSSL, which no question needs
+
         self._session, self._tables, self._codes = session, tables, codes
         self._columns: dict[str, StoredColumn] = {}
         self._looked: dict[str, _Looked] = {}

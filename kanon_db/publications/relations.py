@@ -6,7 +6,6 @@ publishing role may fill and read. The server makes rows from codes, in any orde
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final
@@ -18,7 +17,7 @@ from kanon_db.catalog.entries import run_errand
 from kanon_db.dataclass import dataclass
 from kanon_db.publications.results import Check
 from kanon_db.session import Session, fetch_one
-from kanon_db.session.protocol import Value
+from kanon_db.session.protocol import Value, temporary_table
 from kanon_db.transfer.columns import WHOLE_NUMBERS
 from kanon_db.transfer.values import CodedColumn, DistinctValues
 
@@ -87,6 +86,8 @@ class StagedRelations:
     @classmethod
     def begin(cls, session: Session, schema: str) -> StagedRelations:
         """Choose a name at random."""
+        import secrets  # with OpenSSL, which no question needs
+
         return cls(session, schema, f"kanon_{secrets.token_hex(16)}")
 
     def create_table(
@@ -97,7 +98,7 @@ class StagedRelations:
         Columns that are `uncompressed` are read completely, and hardly shrink.
         """
         session = self.session
-        shape = session.identifier("pg_temp", f"kanon_shape_{secrets.token_hex(8)}")
+        shape = temporary_table(session, "shape")
         session.fetch(
             f"CREATE TEMPORARY TABLE {shape} ON COMMIT DROP AS {select} WITH NO DATA", *values
         )

@@ -7,6 +7,7 @@ objects and limits, and never DETAIL, HINT or CONTEXT.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, Protocol
@@ -124,6 +125,12 @@ def fetch_one(session: Session, statement: str, *values: Value) -> Row:
     """Run a statement that returns exactly one row."""
     (row,) = session.fetch(statement, *values)
     return row
+
+
+def temporary_table(session: Session, what: str) -> str:
+    """Make up the quoted name of a temporary table that no other has."""
+    # The module `secrets` would load OpenSSL, for which a first estimate would have to wait.
+    return session.identifier("pg_temp", f"kanon_{what}_{os.urandom(8).hex()}")
 
 
 _CLASSES_WITHOUT_DATA: Final = frozenset(

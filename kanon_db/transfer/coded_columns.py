@@ -8,7 +8,6 @@ source (`read_coded`).
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Self
@@ -17,7 +16,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import IntArray, taken
 from kanon_db.dataclass import dataclass
-from kanon_db.session.protocol import Session, fetch_one, shared
+from kanon_db.session.protocol import Session, fetch_one, shared, temporary_table
 from kanon_db.transfer._packed_columns import (
     Ends,
     KnownValues,
@@ -144,7 +143,7 @@ def _group_records(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dict[st
     """Collect the records of all values of all columns in one pass."""
     session = snapshot.session
     session.step("reading values")
-    collected = session.identifier("pg_temp", f"kanon_places_{secrets.token_hex(8)}")
+    collected = temporary_table(session, "places")
     names = [f"s.{session.identifier(column.name)}" for column in columns]
     select = (
         f"SELECT grouping({', '.join(names)}) AS grouped_by,"

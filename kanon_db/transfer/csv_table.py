@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -29,7 +28,7 @@ from kanon_db.errors import (
     InvalidParameterError,
     NotFoundError,
 )
-from kanon_db.session.protocol import DATA_EXCEPTION_CLASS, fetch_one
+from kanon_db.session.protocol import DATA_EXCEPTION_CLASS, fetch_one, temporary_table
 from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.transfer.csv_file import (
     BLANKS,
@@ -90,7 +89,7 @@ class StagedFile:
         self, session: PsycopgSession, file: CsvFile, header: Sequence[str], reading: CsvOptions
     ) -> None:
         self.header = list(header)
-        self.table = session.identifier("pg_temp", f"kanon_load_{secrets.token_hex(8)}")  # quoted
+        self.table = temporary_table(session, "load")  # quoted
         self.n_empty = 0
         self._session = session
         self._file = file

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from math import prod
 from typing import Final, Literal, NamedTuple, Self
@@ -18,7 +17,7 @@ from kanon_db.algorithms.ground.arrays import (
 )
 from kanon_db.dataclass import dataclass
 from kanon_db.errors import SchemaMismatchError
-from kanon_db.session.protocol import Session, Value, fetch_one
+from kanon_db.session.protocol import Session, Value, fetch_one, temporary_table
 from kanon_db.transfer.columns import ColumnType, fix_labels, label
 from kanon_db.transfer.snapshot import MOST_BYTES, Records, Snapshot, too_long
 
@@ -106,7 +105,7 @@ class DistinctCombinations:
         )
         values = np.column_stack([of_column[firsts] for of_column in codes]).astype(np.int64)
         session = columns[0].session
-        table = session.identifier("pg_temp", f"kanon_values_{secrets.token_hex(8)}")
+        table = temporary_table(session, "values")
         places = range(len(columns))
         session.fetch(
             f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS SELECT (c.code - 1)::int4 AS code, "
@@ -162,7 +161,7 @@ def number_values(
     Raises InfeasibleError as :func:`distinct_values`.
     """
     session = records.session
-    table = session.identifier("pg_temp", f"kanon_values_{secrets.token_hex(8)}")
+    table = temporary_table(session, "values")
     # GROUP BY and ORDER BY use the type's own equality and order, whatever the search path is.
     with fix_labels(session):
         session.fetch(
@@ -264,7 +263,7 @@ def number_column(snapshot: Snapshot, column: ColumnType) -> RankedColumn:
     """Give numbers to the values of a snapshot's column, without reading them."""
     session = snapshot.session
     session.step("reading values")
-    table = session.identifier("pg_temp", f"kanon_values_{secrets.token_hex(8)}")
+    table = temporary_table(session, "values")
     own = f"s.{session.identifier(column.name)}"
     session.fetch(
         f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from kanon_db.algorithms.bucketization import (
     FPrimePrivacy,
     cell_assignment,
-    multi_size,
     two_size,
 )
 from kanon_db.algorithms.bucketization.cell_assignment import (
@@ -25,6 +24,7 @@ from kanon_db.algorithms.bucketization.cell_assignment import (
     assign_in_cells,
     best_cut,
 )
+from kanon_db.algorithms.bucketization.multi_size import multi_size
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.randomness import SecureRandom

@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 
 from kanon_db import spark as on_spark
-from kanon_db.algorithms.bucketization import FPrimePrivacy, multi_size, optimal, two_size
+from kanon_db.algorithms.bucketization import FPrimePrivacy, two_size
 from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.bucketization.cell_assignment import (
     CellCutter,
     allot_cells,
     assign_in_cells,
 )
+from kanon_db.algorithms.bucketization.multi_size import multi_size, optimal
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.algorithms.ground.computation import UNLIMITED
 from kanon_db.randomness import SecureRandom

@@ -10,7 +10,7 @@ import pytest
 
 from kanon_db.algorithms import freeform, suppression
 from kanon_db.algorithms.bucketization import FPrimePrivacy
-from kanon_db.algorithms.bucketization import optimal as optimal_setting
+from kanon_db.algorithms.bucketization.multi_size import optimal as optimal_setting
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.programs import (
     PaperProgram,

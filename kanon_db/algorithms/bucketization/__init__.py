@@ -1,6 +1,7 @@
 """Bucketization: how many buckets of which size, and which records go into them.
 
-Records are gathered by similarity in :mod:`.cell_assignment`, which is not imported here.
+Records are gathered by similarity in :mod:`.cell_assignment`; :mod:`.multi_size` needs a solver.
+Neither is imported here.
 """
 
 from kanon_db.algorithms.bucketization.bucket_assignment import (
@@ -9,7 +10,6 @@ from kanon_db.algorithms.bucketization.bucket_assignment import (
     partition_records,
 )
 from kanon_db.algorithms.bucketization.buckets import BucketSetting
-from kanon_db.algorithms.bucketization.multi_size import OptimalSetting, multi_size, optimal
 from kanon_db.algorithms.bucketization.privacy import (
     FPrimePrivacy,
     PrivacySpecification,
@@ -18,7 +18,6 @@ from kanon_db.algorithms.bucketization.privacy import (
 from kanon_db.algorithms.bucketization.two_size import anatomy, two_size
 
 __all__ = [
-    "BucketSetting", "FPrimePrivacy", "OptimalSetting", "PrivacySpecification", "anatomy",
-    "assign_randomly", "check_eligible", "is_valid", "multi_size", "optimal",
-    "partition_records", "two_size",
+    "BucketSetting", "FPrimePrivacy", "PrivacySpecification", "anatomy", "assign_randomly",
+    "check_eligible", "is_valid", "partition_records", "two_size",
 ]  # fmt: skip

@@ -8,8 +8,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from kanon_db.algorithms.bucketization import anatomy as anatomy_setting
-from kanon_db.algorithms.bucketization import multi_size as multi_size_setting
-from kanon_db.algorithms.bucketization import optimal as optimal_setting
 from kanon_db.algorithms.bucketization import two_size as two_size_setting
 from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.bucketization.joint_assignment import SensitiveCombinations
@@ -19,6 +17,8 @@ from kanon_db.algorithms.bucketization.multi_size import (
     jointly_optimal,
     jointly_two_size,
 )
+from kanon_db.algorithms.bucketization.multi_size import multi_size as multi_size_setting
+from kanon_db.algorithms.bucketization.multi_size import optimal as optimal_setting
 from kanon_db.algorithms.bucketization.privacy import (
     FPrimePrivacy,
     check_eligible,

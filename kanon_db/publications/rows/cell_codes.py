@@ -61,7 +61,7 @@ from kanon_db.query.cell_conditions import ends_of, is_endless, labels, members_
 from kanon_db.query.layout import SHARES, CellDescription, RowView
 from kanon_db.query.layout import Shares as WhatIsKnown
 from kanon_db.session import Row, Session, fetch_one
-from kanon_db.session.protocol import Value, grouping_by_hash, run_with_helper
+from kanon_db.session.protocol import Value, grouping_by_hash, run_with_helper, temporary_table
 from kanon_db.transfer.columns import fix_labels, int4_bytes, label, parts_of, with_numbers
 
 # Hashing the cells of a million rows takes a third of the time of looking up their numbers. Each
@@ -377,7 +377,7 @@ def _number(
             " WHERE records > 0 GROUP BY value, hidden"
         )
         bound = [int4_bytes(records), str(int(has_hidden))]
-    counted = session.identifier("pg_temp", f"kanon_cells_{secrets.token_hex(8)}")
+    counted = temporary_table(session, "cells")
     with fix_labels(session), grouping_by_hash(session):
         session.fetch(
             f"CREATE TEMPORARY TABLE {counted} ON COMMIT DROP AS {shown} LIMIT {MOST_NUMBERED + 1}",

@@ -29,7 +29,13 @@ from kanon_db.query.cell_conditions import check_described, labels
 from kanon_db.query.expressions import DISCRETE_RANGES, Column, Type, type_in_range
 from kanon_db.query.layout import ANYTHING, CellDescription, Quotes, RowView
 from kanon_db.randomness import SecureRandom
-from kanon_db.session.protocol import DATA_EXCEPTION_CLASS, Session, fetch_one, roomy
+from kanon_db.session.protocol import (
+    DATA_EXCEPTION_CLASS,
+    Session,
+    fetch_one,
+    roomy,
+    temporary_table,
+)
 from kanon_db.transfer.columns import (
     ColumnType,
     fix_labels,
@@ -161,7 +167,7 @@ def read_bins(values: DistinctValues, described: Mapping[str, Any]) -> Bins | No
         )
     if np.isnan(numbers).all():
         return None
-    table = session.identifier("pg_temp", f"kanon_bins_{secrets.token_hex(8)}")
+    table = temporary_table(session, "bins")
     try:
         with session.savepoint():
             codes = _write_bins(values, described, table)
@@ -191,7 +197,7 @@ def _write_bins(values: DistinctValues, described: Mapping[str, Any], table: str
         f"CASE WHEN num_nulls(b.element) = 0 THEN {end} END"
         for end in bin_of(column, described, "b.element")
     )
-    member = session.identifier("pg_temp", f"kanon_bin_of_{secrets.token_hex(8)}")
+    member = temporary_table(session, "bin_of")
     # A value has itself as its bin; bins of several end before the next one.
     closed = "false" if "round" in described else "num_nulls(e.low) = 0"
     if column.type_name in FLOATS and "round" in described:

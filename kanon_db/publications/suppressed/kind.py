@@ -5,7 +5,6 @@ Verification shares nothing with the algorithms: SQL finds out what the publishe
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -54,7 +53,7 @@ from kanon_db.publications.suppressed.methods import (
 )
 from kanon_db.publications.suppressed.request import SuppressedRequest
 from kanon_db.query.layout import RowView
-from kanon_db.session.protocol import Fetching
+from kanon_db.session.protocol import Fetching, temporary_table
 from kanon_db.transfer.allowance import Needs, size_text
 from kanon_db.transfer.columns import ColumnType, inverse_permutation
 from kanon_db.transfer.snapshot import Size
@@ -442,7 +441,7 @@ def _write_cells(
     pattern = pattern[member]
     shown = np.where(patterns.stars[pattern], -1, codes[member].astype(np.int64))
 
-    texts = session.identifier("pg_temp", f"kanon_patterns_{secrets.token_hex(8)}")
+    texts = temporary_table(session, "patterns")
     session.fetch(
         f"CREATE TEMPORARY TABLE {texts} ON COMMIT DROP AS SELECT u.i::int4 - 1 AS number, u.cell"
         " FROM unnest($1::text[]) WITH ORDINALITY AS u (cell, i)",

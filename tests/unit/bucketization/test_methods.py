@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms.bucketization import BucketSetting
-from kanon_db.algorithms.bucketization import optimal as optimal_setting
 from kanon_db.algorithms.bucketization.bucket_assignment import is_valid
 from kanon_db.algorithms.bucketization.multi_size import MAX_RECORDS, multi_size, optimal
+from kanon_db.algorithms.bucketization.multi_size import optimal as optimal_setting
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.two_size import anatomy, two_size
 from kanon_db.algorithms.ground.computation import Pulse
