@@ -319,16 +319,17 @@ def _texts(folder: str) -> dict[str, str]:
 def migration_script(current: str | None, target: str = "head") -> str:
     """Return the SQL that brings the catalog from one revision (None: nothing) to another.
 
-    Raises ServerError when a newer package made the catalog.
+    Raises ServerError when another version made the catalog, whose revision is unknown.
     """
     script = io.StringIO()
     try:
         command.upgrade(_migrations(script), f"{current}:{target}" if current else target, sql=True)
     except CommandError:
         raise ServerError(
-            "the installation is newer than this package",
-            detail=f"its catalog is at revision {current}, which is not known here",
-            hint="pip install --upgrade kanon_db",
+            "the catalog is of a newer version of kanon_db, or from before its first release",
+            detail=f"it is at revision {current}, which this package does not know",
+            hint="pip install --upgrade kanon_db; what is from before the first release is"
+            " published again, after kanon uninstall",
         ) from None
     return script.getvalue()
 

@@ -155,7 +155,7 @@ def test_a_second_migration(
         for name in ENTRIES:
             kanon.drop(name)
     monkeypatch.undo()
-    with pytest.raises(ServerError, match="newer than this package"):
+    with pytest.raises(ServerError, match="from before its first release"):
         install(database)
 
 
