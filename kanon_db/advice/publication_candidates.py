@@ -11,12 +11,11 @@ import json
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import inf, isnan
 from typing import Any, Final, Literal
 
-from kanon_db.dataclass import dataclass
 from kanon_db.publications.guarantees import (
     InferenceBound,
     buckets_in_words,

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import sqlglot
 from sqlglot import exp
 
 from kanon_db.answers.scope import OpenQuery
-from kanon_db.dataclass import dataclass
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import DERIVED, Aggregate, Column, Expression, refusal
 from kanon_db.query.formulas import LIKELY

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,7 +26,6 @@ from kanon_db.answers.rows.coded_rows import (
 )
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.answers.value_ranks import ExactValues
-from kanon_db.dataclass import dataclass
 from kanon_db.publications.buckets.tallies import SumsByGroup
 from kanon_db.query.expressions import (
     DERIVED,

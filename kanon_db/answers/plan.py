@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self
 from typing import Literal as OneOf
 
-from kanon_db.dataclass import dataclass
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Aggregate, Expression, Query
 from kanon_db.query.layout import (

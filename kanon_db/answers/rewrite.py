@@ -15,7 +15,7 @@ since a sum of weights is not exact. docs/start/queries.md lists queries without
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import reduce
 from math import floor
@@ -41,7 +41,6 @@ from kanon_db.answers.likelihoods import (
     together,
 )
 from kanon_db.answers.scope import OpenQuery
-from kanon_db.dataclass import dataclass
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import can_cover, holds_anything, is_endless
 from kanon_db.query.expressions import RANGE_OF, Aggregate, Column, Expression, refusal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, get_args
 from typing import Literal as OneOf
@@ -18,7 +18,6 @@ from kanon_db.catalog.entries import (
     require_harmless,
     require_whole,
 )
-from kanon_db.dataclass import dataclass
 from kanon_db.declaration import unknown
 from kanon_db.errors import (
     DatabaseError,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, NamedTuple, Protocol
 from typing import Literal as OneOf
@@ -12,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.dataclass import dataclass
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import multirange_of, place_of
 from kanon_db.query.layout import Lookup

@@ -19,13 +19,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, Self
 from typing import Literal as OneOf
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
-from kanon_db.dataclass import dataclass
 from kanon_db.publications.buckets.tallies import SumsByGroup
 from kanon_db.query.expressions import Aggregate
 from kanon_db.query.formulas import NOTHING, Estimated

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, Self
 
-from kanon_db.dataclass import dataclass
 from kanon_db.declaration import (
     BOUND,
     MAX_WEIGHT,
@@ -215,7 +214,7 @@ class AttributeDescription:
     bottom: str | float | None = parameter(
         BOUND, "Values below this are published as one.", default=None
     )
-    hierarchy: Any = parameter(
+    hierarchy: Any = parameter(  # noqa: RUF009  # as all others
         HIERARCHY, "Labels of each value, the narrowest first, that are published instead of sets.",
         default=None,
     )  # fmt: skip

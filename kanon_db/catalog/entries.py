@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kanon_db.catalog.names import require_plain
-from kanon_db.dataclass import dataclass
 from kanon_db.errors import (
     BudgetError,
     DatabaseError,

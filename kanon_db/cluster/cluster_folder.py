@@ -13,6 +13,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from psycopg.conninfo import make_conninfo
 
 from kanon_db.cluster import _host
 from kanon_db.cluster.trusted_path import read_start, require_trusted
-from kanon_db.dataclass import dataclass
 from kanon_db.errors import ServerError
 
 DATABASE = "kanon"

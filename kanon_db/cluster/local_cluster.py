@@ -10,6 +10,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -28,7 +29,6 @@ from kanon_db.cluster.cluster_folder import (
     replace_file,
 )
 from kanon_db.cluster.trusted_path import require_trusted
-from kanon_db.dataclass import dataclass
 from kanon_db.errors import ServerError
 
 MEGABYTE = 1 << 20

@@ -18,6 +18,7 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from time import monotonic
@@ -34,7 +35,6 @@ from procrastinate.retry import BaseRetryStrategy, RetryDecision
 from psycopg import sql
 
 import kanon_db.interfaces.backend  # noqa: F401  # before what it prepares for
-from kanon_db.dataclass import dataclass
 from kanon_db.errors import DatabaseError, KanonError, ServerError
 from kanon_db.installation.service import ACTING, QUEUE, WORKER, login_dsn, require_service
 from kanon_db.interfaces.console import visible

@@ -6,14 +6,13 @@ import hashlib
 import json
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.dataclass import dataclass
 from kanon_db.errors import InvalidParameterError
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]

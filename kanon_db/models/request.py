@@ -6,11 +6,10 @@ SQL, Python and the command line import this module, so it imports nothing heavy
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, Literal
 
-from kanon_db.dataclass import dataclass
 from kanon_db.declaration import (
     FLAG,
     NAMES,

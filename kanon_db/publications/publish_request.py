@@ -7,11 +7,10 @@ and the command line read this module, so it imports nothing heavy.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from kanon_db.catalog.names import PUBLICATION
-from kanon_db.dataclass import dataclass
 from kanon_db.declaration import (
     FLAG,
     NAMES,

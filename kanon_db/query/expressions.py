@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal, localcontext
 from operator import attrgetter
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar, dataclass_transform
 from typing import Literal as OneOf
 
-from kanon_db.dataclass import dataclass
 from kanon_db.errors import UnsupportedQueryError
 
 ALLOWED: Final = (

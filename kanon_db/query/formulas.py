@@ -6,12 +6,11 @@ import json
 import math
 import operator as operators
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import InitVar, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from kanon_db.dataclass import dataclass
 from kanon_db.declaration.shown import ShownResult
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query import expressions as ex

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, Self
 from typing import Literal as OneOf
 
-from kanon_db.dataclass import dataclass
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Column, Query
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
@@ -33,7 +33,6 @@ from kanon_db.answers.rows.pieces import Pieces
 from kanon_db.answers.scope import PublishedTypes
 from kanon_db.answers.tries import ColumnValues
 from kanon_db.catalog.entries import Publication, changed
-from kanon_db.dataclass import dataclass
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.rows.row_kind import RowKind

@@ -14,11 +14,10 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self, TextIO
 
-from kanon_db.dataclass import dataclass
 from kanon_db.declaration import MAX_NAME_BYTES
 from kanon_db.errors import InvalidParameterError, NotFoundError
 

@@ -10,14 +10,13 @@ import json
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Final, NoReturn, Self, TextIO
 
 import psycopg
 
-from kanon_db.dataclass import dataclass
 from kanon_db.declaration import MAX_NAME_BYTES
 from kanon_db.declaration.parameter_types import read_object
 from kanon_db.declaration.shown import ShownResult

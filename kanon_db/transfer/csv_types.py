@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Final
 
-from kanon_db.dataclass import dataclass
 from kanon_db.errors import InvalidParameterError
 
 MOMENT: Final = "timestamp with time zone"

@@ -6,10 +6,9 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kanon_db.dataclass import dataclass
 from kanon_db.errors import (
     DatabaseError,
     InfeasibleError,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kanon_db.dataclass import dataclass
+from dataclasses import dataclass
+
 from kanon_db.publications.guarantees import Guarantee
 from kanon_db.publications.kind import Kind, Written, run_method
 from kanon_db.publications.results import Check, Examination

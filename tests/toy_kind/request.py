@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
-from kanon_db.dataclass import dataclass
 from kanon_db.declaration import choice, parameter, whole
 from kanon_db.publications.publish_request import PublishRequest
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import importlib
 import inspect
 import runpy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from kanon_db import spark
-from kanon_db.dataclass import dataclass
 from kanon_db.declaration import EVERYBODY, FLAG, PUBLISHERS, parameter
-from kanon_db.interfaces.cli.commands import spark_command
+from kanon_db.interfaces.cli.spark_commands import spark_command
 from kanon_db.interfaces.python import _rows_of
 from kanon_db.operations import operations
 from kanon_db.publications.buckets.request import BucketRequest

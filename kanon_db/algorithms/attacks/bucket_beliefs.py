@@ -7,7 +7,7 @@ have beside them. The minimality attack (Wong et al. 2007) names who opened or c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Self
 
@@ -25,7 +25,6 @@ from kanon_db.algorithms.ground.arrays import (
     sort_keys,
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
-from kanon_db.dataclass import dataclass
 
 
 @dataclass(frozen=True, eq=False)

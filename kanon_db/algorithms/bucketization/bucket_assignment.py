@@ -8,7 +8,7 @@ Anatomy.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Final, Protocol
 
@@ -32,7 +32,6 @@ from kanon_db.algorithms.ground.arrays import (
     taken,
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
-from kanon_db.dataclass import dataclass
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 

@@ -14,7 +14,7 @@ on buckets that were not learned from.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 from typing import Final, NamedTuple, Self
@@ -31,7 +31,6 @@ from kanon_db.algorithms.ground.arrays import (
     SingleArray,
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, kernel, n_cores
-from kanon_db.dataclass import dataclass
 
 MOST_VALUES: Final = 128
 """Of more sensitive values nothing is learned: a model would take too long."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,7 +23,6 @@ from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
 from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Microdata, check_k
-from kanon_db.dataclass import dataclass
 from kanon_db.errors import InvalidParameterError
 
 

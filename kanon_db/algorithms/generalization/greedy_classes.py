@@ -5,6 +5,7 @@ It also defines :class:`Generalization`, the result of every method, and recomme
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -14,7 +15,6 @@ from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.class_growth import LeftOverRule, RecordPool, grow_classes
 from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Microdata, Sorting, check_k, sort_order
-from kanon_db.dataclass import dataclass
 from kanon_db.errors import InvalidParameterError
 
 

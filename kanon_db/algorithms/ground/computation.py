@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property, update_wrapper
 from math import inf
@@ -28,7 +29,6 @@ from typing import (
     overload,
 )
 
-from kanon_db.dataclass import dataclass
 from kanon_db.heartbeat import no_heartbeat
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ left.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from typing import Literal
@@ -29,7 +30,6 @@ from kanon_db.algorithms.releases.bucket_releases import (
     components_of,
     possible_values,
 )
-from kanon_db.dataclass import dataclass
 from kanon_db.errors import InvalidParameterError
 
 

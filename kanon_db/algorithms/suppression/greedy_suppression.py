@@ -6,6 +6,7 @@ other records.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
 from typing import Final, TypeAlias
@@ -25,7 +26,6 @@ from kanon_db.algorithms.ground.arrays import (
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.algorithms.suppression.pattern_vectors import PatternSet, Permuting
-from kanon_db.dataclass import dataclass
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 _MOST_CODES: Final = 2**31

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, Final, NamedTuple
 
@@ -42,7 +42,6 @@ from kanon_db.answers.tries import (
     Truth,
 )
 from kanon_db.answers.value_ranks import ExactValues
-from kanon_db.dataclass import dataclass
 from kanon_db.publications.buckets.learned_weights import (
     ChosenValues,
     RecordWeights,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from math import prod
 from typing import Any, Final, NamedTuple
@@ -13,7 +14,6 @@ from numpy.typing import NDArray
 from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
 from kanon_db.answers.plan import is_combination
 from kanon_db.answers.tries import FALSE, TRUE
-from kanon_db.dataclass import dataclass
 from kanon_db.publications.codes import Chunk, Run, StoredColumn
 from kanon_db.query import expressions as ex
 from kanon_db.query.layout import Side

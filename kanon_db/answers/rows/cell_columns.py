@@ -7,7 +7,7 @@ of them a condition is true.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Protocol
 
@@ -18,7 +18,6 @@ from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.recoding.generalized_cells import Axis, fill_hidden
 from kanon_db.answers.likelihoods import MOST_VALUES
 from kanon_db.answers.tries import FALSE, TRUE, AxisCut, Combinations, Domain, Tries, Truth
-from kanon_db.dataclass import dataclass
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import (
     can_cover,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import prod
 from typing import Any, Final, Protocol
@@ -29,7 +29,6 @@ from kanon_db.answers.rows.cell_columns import (
 )
 from kanon_db.answers.rows.pieces import Pieces, Unit
 from kanon_db.answers.tries import FALSE, TRUE, Combinations, Domain, Ranked, Tries, Truth
-from kanon_db.dataclass import dataclass
 from kanon_db.query import expressions as ex
 from kanon_db.query.layout import CellDescription
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
@@ -21,7 +21,6 @@ from kanon_db.answers.rows.cell_columns import (
 )
 from kanon_db.answers.tries import ColumnValues, Domain, Fetcher
 from kanon_db.catalog.entries import Publication
-from kanon_db.dataclass import dataclass
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import labels, members_of, on_axis, place_of, texts
 from kanon_db.query.expressions import TEXT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -29,7 +29,6 @@ from kanon_db.answers.rows.cell_evidence import (
 )
 from kanon_db.answers.rows.pieces import Summed, Unit
 from kanon_db.answers.scope import OpenQuery
-from kanon_db.dataclass import dataclass
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import by_attribute
 from kanon_db.query.formulas import not_finite

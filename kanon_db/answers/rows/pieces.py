@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from kanon_db.answers.likelihoods import (
     MOST_GROUPED,
@@ -14,7 +15,6 @@ from kanon_db.answers.likelihoods import (
     most_listed,
     together,
 )
-from kanon_db.dataclass import dataclass
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import may_fail
 from kanon_db.query.layout import CellLayout, condition_of, is_vague

@@ -7,6 +7,7 @@ are ranges, for the numbers from such a value up to the next one that the source
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -26,7 +27,6 @@ from kanon_db.answers.rows.stored_types import read_types
 from kanon_db.answers.scope import cell_layout
 from kanon_db.answers.tries import FALSE, TRUE, AxisCut
 from kanon_db.catalog.entries import Publication
-from kanon_db.dataclass import dataclass
 from kanon_db.errors import InfeasibleError, SchemaMismatchError
 from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications.codes import CodeTables, Store

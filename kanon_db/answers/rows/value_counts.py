@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -16,7 +16,6 @@ from kanon_db.answers.rows.cell_columns import Truths
 from kanon_db.answers.rows.cell_evidence import CellValues, KnownTypes, ListedShares, is_unknown
 from kanon_db.answers.rows.coded_rows import CellSums, TypeCounter, from_types, key_of_values
 from kanon_db.answers.scope import OpenQuery
-from kanon_db.dataclass import dataclass
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Measure, Query
 from kanon_db.query.formulas import Estimated, common_spelling

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +14,7 @@ from kanon_db import __version__
 from kanon_db.advice.identifying_columns import NEARLY_UNIQUE
 from kanon_db.advice.publication_candidates import PROTECTIONS, PURPOSES
 from kanon_db.cluster.local_cluster import LocalCluster
-from kanon_db.declaration import SECONDS, Parameter
+from kanon_db.declaration import SECONDS
 from kanon_db.errors import (
     DuplicateError,
     InUseError,
@@ -29,7 +26,6 @@ from kanon_db.interfaces import console
 from kanon_db.interfaces.cli.command_base import (
     Command,
     CommandGroup,
-    Function,
     Names,
     choose_dsn,
     click_parameter,
@@ -37,13 +33,11 @@ from kanon_db.interfaces.cli.command_base import (
     connected,
     database_options,
     dir_option,
-    drop_unset,
     figure_option,
     flatten_names,
     is_quiet,
     make_command,
     print_publications,
-    print_result,
     read_dsn,
 )
 from kanon_db.interfaces.cli.installation_commands import (
@@ -55,17 +49,16 @@ from kanon_db.interfaces.cli.installation_commands import (
     uninstall_command,
     worker_command,
 )
+from kanon_db.interfaces.cli.spark_commands import spark
 from kanon_db.operations import operations
 from kanon_db.publications.results import is_attack
 from kanon_db.session.progress import Progress
-from kanon_db.spark import CONNECTION_TYPE, SOURCE_TYPE, SPARK_OPERATIONS, SparkOperation
 from kanon_db.wording import for_shell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pandas as pd
-    from pyspark.sql import SparkSession
 
     from kanon_db.transfer.csv_table import CsvPreview
 
@@ -675,114 +668,6 @@ def mcp_command(dsn: str | None, directory: Path, as_json: bool) -> None:  # noq
     from kanon_db.interfaces.agent_server import serve
 
     serve(choose_dsn(dsn, directory))
-
-
-@click.group("spark", cls=CommandGroup)
-def spark() -> None:
-    """Publish from Parquet, or a large PostgreSQL, on a cluster of Spark.
-
-    Needs the extra spark (pip install 'kanon_db[spark]') and Java 17.
-    """
-
-
-@spark.group("publish", cls=CommandGroup)
-def spark_publish() -> None:
-    """Publish a source; the target is a folder for this publication alone."""
-
-
-def _spark_options(command: Function) -> Function:
-    """Add the options that say where Spark is."""
-    command = click.option(
-        "--conf",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="More of Spark's settings, such as spark.executor.memory=4g.",
-    )(command)
-    return click.option(
-        "--master",
-        default="local[*]",
-        show_default=True,
-        envvar="KANON_SPARK_MASTER",
-        show_envvar=True,
-        metavar="URL",
-        help="Spark's master, such as spark://host:7077 or yarn.",
-    )(command)
-
-
-def _spark_source(source: str, table: str | None) -> Any:
-    from kanon_db.spark import PostgresTable
-
-    if source.startswith("jdbc:") != (table is not None):
-        raise click.UsageError("a JDBC URL needs --table, and no other source has one")
-    return source if table is None else PostgresTable(source, table)
-
-
-@contextmanager
-def _open_spark(
-    master: str, conf: Sequence[str], *, as_json: bool
-) -> Iterator[tuple[SparkSession, dict[str, Any]]]:
-    """Open a session; what to pass on, so that it says how far it is."""
-    from kanon_db.spark.environment import spark_session
-
-    if any("=" not in one for one in conf):
-        raise click.UsageError("--conf is written as KEY=VALUE")
-    settings = dict(one.split("=", 1) for one in conf)
-    named = {name.replace(".", "__"): value for name, value in settings.items()}
-    with (
-        spark_session(master, **named) as session,
-        console.progress(quiet=as_json or is_quiet()) as on_progress,
-    ):
-        yield session, {"on_progress": on_progress, "on_warning": console.print_warning}
-
-
-def spark_command(operation: SparkOperation) -> click.Command:
-    """Make the command of an operation of Spark."""
-
-    @_spark_options
-    def run(master: str, conf: Sequence[str], as_json: bool, **given: Any) -> None:
-        arguments = dict(given)
-        if "table" in arguments:
-            arguments["source"] = _spark_source(arguments["source"], arguments.pop("table"))
-        if "dsn" in arguments:
-            arguments["connection"] = choose_dsn(arguments.pop("dsn"), arguments.pop("directory"))
-        with _open_spark(master, conf, as_json=as_json) as (session, listeners):
-            heard = {name: listeners[name] for name in operation.hears}
-            answer = operation.perform(session, **drop_unset(arguments), **heard)
-        if isinstance(answer, list):
-            answer = _spark_frame(answer)
-        word = (*operation.declared.command, "")[0]
-        print_result(word, given, answer, as_json=as_json)
-
-    run.__doc__ = f"{operation.declared.sentence}\n\n{operation.declared.details}"
-    command = click.command(operation.command[-1], cls=Command)(run)
-    for item in reversed(operation.parameters):
-        command.params[:0] = _spark_parameters(item)
-    return command
-
-
-def _spark_parameters(parameter: Parameter) -> list[click.Parameter]:
-    """Make what stands for a parameter: of a source its table, too; of a connection its options."""
-    if parameter.type is CONNECTION_TYPE:
-        return click.command()(database_options(lambda: None)).params
-    parameters = [click_parameter(parameter)]
-    if parameter.type is SOURCE_TYPE:
-        text = "The table, where the source is jdbc:postgresql://host/database?user=..."
-        parameters.append(click.Option(["--table"], metavar="RELATION", help=text))
-    return parameters
-
-
-def _spark_frame(rows: Sequence[Any]) -> Any:
-    """Put rows into a data frame, as they are."""
-    import pandas as pd
-
-    described = [asdict(row) if is_dataclass(row) else dict(row) for row in rows]  # type: ignore[arg-type]
-    return pd.DataFrame(described, dtype=object)
-
-
-for declared in SPARK_OPERATIONS:
-    if declared.command:
-        parent = spark_publish if declared.command[0] == "publish" else spark
-        parent.add_command(spark_command(declared))
 
 
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -27,7 +27,6 @@ from kanon_db.algorithms.ground.computation import Proof, Pulse
 from kanon_db.algorithms.releases.m_invariance import NEW, renew
 from kanon_db.algorithms.releases.m_invariance import MInvariantRelease as Dealt
 from kanon_db.catalog.entries import Publication
-from kanon_db.dataclass import dataclass
 from kanon_db.publications.buckets import methods
 from kanon_db.publications.buckets.methods import CombinedValues, SensitiveValues
 from kanon_db.publications.buckets.request import BucketRequest

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import permutations
 from typing import Any, Final, Self
@@ -44,7 +44,6 @@ from kanon_db.algorithms.ground.arrays import (
 )
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.catalog.entries import Publication
-from kanon_db.dataclass import dataclass
 from kanon_db.metrics.count_queries import (
     CountErrors,
     CountQuery,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
@@ -33,7 +33,6 @@ from kanon_db.algorithms.releases.row_releases import (
     merge,
 )
 from kanon_db.catalog.entries import Source
-from kanon_db.dataclass import dataclass
 from kanon_db.errors import InfeasibleError, PermissionDeniedError, SchemaMismatchError
 from kanon_db.publications.kind import PublishedBuckets, PublishedClasses
 from kanon_db.publications.releases.ledger import (

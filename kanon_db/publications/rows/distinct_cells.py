@@ -7,6 +7,7 @@ own range begins and ends in it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, Self, TypeVar
 
@@ -22,7 +23,6 @@ from kanon_db.algorithms.ground.arrays import (
     taken,
 )
 from kanon_db.catalog.names import free_column_name
-from kanon_db.dataclass import dataclass
 from kanon_db.errors import VerificationError
 from kanon_db.publications.codes import Chunk, CodeTables, Store, StoredColumn, StoreWriter
 from kanon_db.publications.kind import Job

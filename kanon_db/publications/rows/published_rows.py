@@ -6,7 +6,7 @@ Readers and attackers see the view only; the source scores what they say.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 import numpy as np
@@ -29,7 +29,6 @@ from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray, s
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.recoding.generalized_cells import Ranges, RowClasses, Sets
 from kanon_db.catalog.entries import Publication
-from kanon_db.dataclass import dataclass
 from kanon_db.errors import SchemaMismatchError
 from kanon_db.publications.examination import AttackSession
 from kanon_db.publications.guarantees import SensitiveCounts

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, Self
 
@@ -21,7 +22,6 @@ from kanon_db.algorithms.recoding.generalized_cells import NumberedCells, Sets
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata, Taxonomy
 from kanon_db.catalog.attributes import BINNED, UNITS, Hierarchy
 from kanon_db.catalog.entries import Source
-from kanon_db.dataclass import dataclass
 from kanon_db.errors import DatabaseError, SchemaMismatchError
 from kanon_db.publications.relations import StagedRelations
 from kanon_db.publications.rows.distinct_cells import CellColumn, CellTable, SourceColumns

@@ -8,6 +8,7 @@ assigns it to the same one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -21,7 +22,6 @@ from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.bucketization.cell_assignment import CutTree
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray, sort_keys
 from kanon_db.algorithms.ground.computation import Pulse
-from kanon_db.dataclass import dataclass
 from kanon_db.publications.buckets import methods
 from kanon_db.publications.buckets.assignment_methods import CellSearch
 from kanon_db.publications.buckets.bucket_relations import number_buckets

@@ -6,7 +6,7 @@ Segments are runs of the sorted records; each is searched where its records are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -18,7 +18,6 @@ from kanon_db.algorithms.ground.computation import UNLIMITED
 from kanon_db.algorithms.recoding import Microdata
 from kanon_db.algorithms.recoding.microdata import Attribute
 from kanon_db.catalog.entries import Publication, Source
-from kanon_db.dataclass import dataclass
 from kanon_db.publications.freeform import methods
 from kanon_db.publications.freeform.kind import (
     SAME_ROWS,

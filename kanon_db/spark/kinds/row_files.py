@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial, reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any, Final, Self, cast
@@ -27,7 +28,6 @@ from kanon_db.answers.rows.row_workload import (
     answer_from_types,
 )
 from kanon_db.catalog.entries import Publication, Source
-from kanon_db.dataclass import dataclass
 from kanon_db.errors import InfeasibleError
 from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications import KINDS
