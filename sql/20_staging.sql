@@ -303,8 +303,14 @@ BEGIN
         ARRAY(SELECT jsonb_array_elements_text(given -> 'suffixes'))) AS s
     LOOP
         EXECUTE format('ANALYZE %s %s', _table, _columns);
+        -- Which blocks have which numbers: a few bytes for each sixteen.
+        IF given ->> 'ascending' IS NOT NULL THEN
+            EXECUTE format('CREATE INDEX ON %s USING brin (%I int4_minmax_ops)'
+                ' WITH (pages_per_range = 16)', _table, given ->> 'ascending');
+        END IF;
     END LOOP;
     RETURN NULL;
 END
 $function$;
-COMMENT ON FUNCTION kanon.owner_analyze IS 'gathers the planner''s statistics of staged relations';
+COMMENT ON FUNCTION kanon.owner_analyze IS
+    'gathers the planner''s statistics of staged relations, and says where ascending numbers are';

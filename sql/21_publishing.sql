@@ -132,7 +132,8 @@ BEGIN
             ERRCODE = '42P01';
     END IF;
     -- What is staged stays open to its publisher: nothing that was published may depend on it.
-    IF EXISTS (SELECT FROM pg_class AS c WHERE starts_with(c.relname, given ->> 'prefix')) THEN
+    IF EXISTS (SELECT FROM pg_class AS c
+               WHERE starts_with(c.relname, given ->> 'prefix') AND c.relkind <> 'i') THEN
         RAISE EXCEPTION USING MESSAGE = 'all relations that were staged must be published',
             ERRCODE = '42P17';
     END IF;

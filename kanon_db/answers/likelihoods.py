@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kanon_db.query import expressions as ex
+from kanon_db.query.cell_conditions import may_fail
 from kanon_db.query.expressions import Query
 from kanon_db.query.layout import (
     CellDescription,
@@ -237,7 +238,7 @@ def together(cells: Iterable[CellDescription]) -> float:
 def apart_from_required(
     request: Request, layout: CellLayout, also: Collection[str] = ()
 ) -> tuple[Request, list[ex.Expression]]:
-    """Take from a request what rows must meet whatever their cells stand for.
+    """Take from a request what rows must meet whatever their cells stand for, and cannot fail.
 
     Nothing where cells are suppressed, or records left out, which are like all the others.
     """
@@ -248,9 +249,9 @@ def apart_from_required(
         return request, []
 
     def is_required(part: ex.Expression) -> bool:
-        return all(column.lookup is None for column in ex.columns(part)) and not any(
-            is_vague(layout.cells[name]) for name in ex.attributes(part)
-        )
+        is_known = not any(is_vague(layout.cells[name]) for name in ex.attributes(part))
+        is_own = all(column.lookup is None for column in ex.columns(part))
+        return is_known and is_own and not may_fail(part)
 
     required, rests = [], []
     for condition in (query.where, aggregate.condition):

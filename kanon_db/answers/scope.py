@@ -24,6 +24,7 @@ from kanon_db.errors import (
     NotFoundError,
     PermissionDeniedError,
     UnsupportedQueryError,
+    VerificationError,
 )
 from kanon_db.figures import FigureRule, stricter
 from kanon_db.publications.registry import kind_named
@@ -50,8 +51,6 @@ from kanon_db.query.expressions import (
     walk,
 )
 from kanon_db.query.layout import (
-    CODES,
-    VALUES,
     BucketLayout,
     BucketTables,
     CellDescription,
@@ -430,11 +429,11 @@ class OpenQuery:
     def known_types(
         self, request: Request, layout: CellLayout, also: Sequence[str], *, lists_values: bool
     ) -> KnownTypes:
-        """Read the codes of cells that are published, or else number the cells of the view."""
-        from kanon_db.answers.rows.stored_types import read_types
+        """Read the codes of cells that are published."""
+        from kanon_db.answers.rows.stored_types import StoredTypes
 
         room = self.limits.kept
-        return read_types(self, request, layout, also, room, lists_values=lists_values)
+        return StoredTypes(self, request, layout, also, room, lists_values=lists_values)
 
     def too_much(self) -> UnsupportedQueryError:
         """Make the refusal of what would list or try more than memory holds."""
@@ -449,7 +448,7 @@ class OpenQuery:
         from kanon_db.answers.likelihoods import MOST_GROUPED
 
         name, source = cell.column.sql, layout.view.view
-        if cell.column.name in layout.coded and not self.store.columns[cell.column.name].by_ends:
+        if not self.store.columns[cell.column.name].by_ends:
             source = self.store.tables.of_column(cell.column.name)  # each cell once
         (row,) = self.fetch(
             f"SELECT coalesce(max(upper(c.{name}) - lower(c.{name})), 0) > {MOST_GROUPED}"
@@ -463,16 +462,8 @@ class OpenQuery:
         layout, name = self.layout, cell.column.name
         if not isinstance(layout, CellLayout) or cell.mark is None:
             return not hidden
-        if name in layout.coded:
-            column = self.store.columns[name]
-            return column.has_hidden if hidden else column.n_shown > 0
-        (row,) = self.fetch(
-            f"SELECT EXISTS (SELECT FROM {layout.view.view} AS c WHERE"
-            f" (substr(c.{layout.view.pattern}, {cell.mark}, 1) = '*') = $1::text::boolean)"
-            " AS has_some",
-            str(hidden),
-        )
-        return bool(row["has_some"])
+        column = self.store.columns[name]
+        return column.has_hidden if hidden else column.n_shown > 0
 
     def n_absent(self, column: Column, constants: Sequence[Constant]) -> int:
         """Count the constants that no published record has in a column."""
@@ -491,8 +482,8 @@ class OpenQuery:
             source, where = layout.view.view, "true"
             if cell.mark is not None:
                 where = f"substr(c.{layout.view.pattern}, {cell.mark}, 1) <> '*'"
-            if name in layout.coded and not self.store.columns[name].by_ends:
-                stored = self.store
+            stored = self.store
+            if not stored.columns[name].by_ends:
                 source = stored.tables.of_column(name)
                 where = f"c.{stored.tables.code} < {stored.columns[name].n_shown}"
             if cell.kind == "set":
@@ -579,6 +570,7 @@ def _open_text(
     layout = _LAYOUTS[kind_named(entry.kind).shape](session, schema, entry)
     tables = [_lookup_table(session, written.relation, schema) for written in text.lookups]
     checked, lookups = check_query(text, layout, tables)
+    _require_codes(entry, checked)
     opened = OpenQuery(
         session, text, checked, entry, layout, lookups, Limits.of(session), asked_figures=figures
     )
@@ -590,6 +582,20 @@ def _open_text(
             _require_unique(opened, lookup)
             _require_short(opened, number, lookup)
     return opened
+
+
+def _require_codes(publication: Publication, query: Query) -> None:
+    """Refuse columns whose cells have no codes: earlier versions gave none to those of many."""
+    stored = publication.layout.get("store", {"columns": ()})["columns"]
+    asked = {name for part in query.evaluated for name in attributes(part)}
+    missing = asked - {name for name, *_ in stored}
+    if missing or not stored:
+        names = ", ".join(sorted(missing)) or "all columns"
+        raise VerificationError(
+            "the publication was made by an earlier version, without codes of some columns",
+            detail=f'publication "{publication.name}": {names}',
+            hint="publish again with replace => true",
+        )
 
 
 def _answers(kind: str) -> bool:
@@ -690,23 +696,7 @@ def cell_layout(session: Session, schema: str, publication: Publication) -> Cell
     cells |= {name: published.cell(types[name], "value", None) for name in described["others"]}
     left_out = publication.left_out
     n_rows = publication.records - left_out
-    return CellLayout(
-        view, cells, left_out, n_rows, is_paper=estimator == "paper",
-        coded=_columns_with_codes(session, schema, publication),
-    )  # fmt: skip
-
-
-def _columns_with_codes(session: Session, schema: str, publication: Publication) -> frozenset[str]:
-    """Return the columns of the store, if there is one that the role may read."""
-    stored = publication.layout.get("store", {}).get("columns", [])
-    tables = [session.identifier(schema, publication.name + suffix) for suffix in (VALUES, CODES)]
-    row = fetch_one(
-        session,
-        "SELECT bool_and(coalesce(has_table_privilege(to_regclass(t), 'SELECT'), false))"
-        " AS may_read FROM unnest($1::text[]) AS t",
-        tables,
-    )
-    return frozenset(name for name, *_ in stored) if row["may_read"] else frozenset()
+    return CellLayout(view, cells, left_out, n_rows, is_paper=estimator == "paper")
 
 
 _LAYOUTS: Final[Mapping[str, Callable[[Session, str, Publication], BucketLayout | CellLayout]]] = {

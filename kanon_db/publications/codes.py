@@ -138,13 +138,16 @@ class StoredColumn(NamedTuple):
     # in the lower four bytes, the beginning in the upper four, both counted from its least value.
     # The code of NULL is 0; a range without ends has 1 in the upper four.
     by_ends: bool = False
+    # Whether a code only says who has a value, which is one of them, or none: those of types
+    # without an equality, such as json
+    tells_presence: bool = False
 
     @classmethod
     def read(cls, described: Sequence[Any]) -> Self:
         """Read what a layout says of a column; int() admits nothing but numbers to statements."""
         name, number, n_values, side, *more = described
         own: Side = 1 if side else 0
-        return cls(str(name), int(number), int(n_values), own, *map(bool, more[:3]))
+        return cls(str(name), int(number), int(n_values), own, *map(bool, more[:4]))
 
     @property
     def dtype(self) -> np.dtype[np.unsignedinteger]:
@@ -381,7 +384,7 @@ class StoreWriter:
 
         `chunks`: those of classes.
         """
-        self._staging.analyze(VALUES)
+        self._staging.analyze(VALUES, ascending=self._names["column_no"])
         described = {
             **self._names,
             "records": RECORDS_OF_CHUNK,

@@ -136,9 +136,14 @@ class StagedRelations:
         """
         self._run("create view", tables=[rows, cells], number=number, columns=list(columns))
 
-    def analyze(self, *suffixes: str, columns: Sequence[str] = ()) -> None:
-        """Gather the planner's statistics, of all columns or of some."""
-        self._run("analyze", suffixes=suffixes, columns=columns)
+    def analyze(
+        self, *suffixes: str, columns: Sequence[str] = (), ascending: str | None = None
+    ) -> None:
+        """Gather the planner's statistics, of all columns or of some.
+
+        Rows whose numbers `ascending` has, in this order, are then found without reading the rest.
+        """
+        self._run("analyze", suffixes=suffixes, columns=columns, ascending=ascending)
 
     def drop(self, suffixes: Sequence[str]) -> None:
         """Drop the relations with these suffixes; what depends on others comes first."""

@@ -294,7 +294,6 @@ class CellLayout(NamedTuple):
     # Whether the paper's estimator is asked for: suppressed cells have each value as often as kept
     # cells have it
     is_paper: bool = False
-    coded: frozenset[str] = frozenset()  # The columns whose cells have codes that the role may read
 
     @property
     def rarity(self) -> float:

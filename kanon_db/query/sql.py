@@ -276,14 +276,6 @@ def require_few(n_leaves: int, n_vague: int = 0) -> None:
         )
 
 
-def number_columns(n: int) -> list[str]:
-    """Return the numbers of a SELECT's first n columns, for GROUP BY.
-
-    Their names could be those of columns that are read, which GROUP BY would prefer.
-    """
-    return [str(i) for i in range(1, n + 1)]
-
-
 @dataclass(frozen=True, slots=True)
 class Request:
     """What one statement is to estimate."""

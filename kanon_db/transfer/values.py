@@ -56,12 +56,16 @@ class CodedColumn:
 
 
 class RankedColumn(NamedTuple):
-    """A column with any number of values, which stay on the server."""
+    """A column with any number of values, which stay on the server; in order, NULL last.
+
+    Of :func:`number_column`, they are in no order if it is not asked for.
+    """
 
     name: str
-    table: str  # temporary table ``(code, value)``, quoted; in order, NULL last
+    table: str  # temporary table ``(code, value)``, quoted
     n_values: int
     codes: AnyIntArray  # (n_records,)
+    is_comparable: bool = True  # Otherwise, it is only told apart who has a value
 
     @classmethod
     def of(cls, column: CodedColumn, codes: AnyIntArray | None = None) -> Self:
@@ -204,11 +208,16 @@ def read_codes(snapshot: Snapshot, columns: Sequence[DistinctValues]) -> CodeArr
 
 def _require_known(column: ColumnType, codes: AnyIntArray) -> None:
     if codes.min() < 0:
-        raise SchemaMismatchError(
-            "a column's equality is not consistent",
-            detail=f'column "{column.name}": GROUP BY and = disagree on its values',
-            hint="publish a view that casts the column to text",
-        )
+        raise inconsistent_equality(column.name)
+
+
+def inconsistent_equality(column: str) -> SchemaMismatchError:
+    """Say that some value of a column is not equal to itself."""
+    return SchemaMismatchError(
+        "a column's equality is not consistent",
+        detail=f'column "{column}": GROUP BY and = disagree on its values',
+        hint="publish a view that casts the column to text",
+    )
 
 
 def read_known_codes(snapshot: Snapshot, columns: Sequence[DistinctValues]) -> CodeArray:
@@ -259,7 +268,7 @@ def _read_digits(snapshot: Snapshot, columns: Sequence[DistinctValues], codes: C
         column[:] = digits - 1
 
 
-def number_column(snapshot: Snapshot, column: ColumnType) -> RankedColumn:
+def number_column(snapshot: Snapshot, column: ColumnType, *, in_order: bool = True) -> RankedColumn:
     """Give numbers to the values of a snapshot's column, without reading them."""
     session = snapshot.session
     session.step("reading values")
@@ -267,8 +276,8 @@ def number_column(snapshot: Snapshot, column: ColumnType) -> RankedColumn:
     own = f"s.{session.identifier(column.name)}"
     session.fetch(
         f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
-        " SELECT (row_number() OVER (ORDER BY value))::int4 - 1 AS code, value"
-        f" FROM (SELECT {own} AS value FROM {snapshot.table} AS s GROUP BY {own}) AS v"
+        f" SELECT (row_number() OVER ({'ORDER BY value' if in_order else ''}))::int4 - 1 AS code,"
+        f" value FROM (SELECT {own} AS value FROM {snapshot.table} AS s GROUP BY {own}) AS v"
     )
     session.fetch(f"ANALYZE {table} (value)")
     (row,) = session.fetch(
@@ -282,6 +291,34 @@ def number_column(snapshot: Snapshot, column: ColumnType) -> RankedColumn:
     )
     _require_known(column, codes)
     return RankedColumn(column.name, table, int(row["n"]), codes)
+
+
+def number_presence(snapshot: Snapshot, column: ColumnType) -> RankedColumn:
+    """Tell apart who has a value of a type without an equality, such as json, and who has none.
+
+    The value whose text is the first stands for all of them.
+    """
+    session, own = snapshot.session, f"s.{snapshot.session.identifier(column.name)}"
+    session.step("reading values")
+    table = temporary_table(session, "values")
+    with fix_labels(session):
+        session.fetch(
+            f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
+            " SELECT (row_number() OVER (ORDER BY v.presence))::int4 - 1 AS code, v.value"
+            f" FROM (SELECT DISTINCT ON ({presence(own)}) {presence(own)} AS presence,"
+            f" {own} AS value FROM {snapshot.table} AS s ORDER BY {presence(own)},"
+            f' {label(own)} COLLATE "C" NULLS FIRST) AS v'
+        )
+    codes = read_integers(
+        snapshot, "v.code", f"JOIN {table} AS v ON {presence('v.value')} = {presence(own)}"
+    )
+    n_values = 1 + int(codes.max())
+    return RankedColumn(column.name, table, n_values, codes, is_comparable=False)
+
+
+def presence(value: str) -> str:
+    """Write what IS NULL and IS NOT NULL say of a value: of a row, neither may be true."""
+    return f"(({value} IS NULL)::int4 - ({value} IS NOT NULL)::int4)"
 
 
 def code_expression(value: str, values: DistinctValues, alias: str) -> str:

@@ -23,7 +23,7 @@ from kanon_db.answers.rows.cell_columns import (
     SetColumn,
     ValueColumn,
 )
-from kanon_db.answers.rows.stored_types import read_types
+from kanon_db.answers.rows.stored_types import StoredTypes
 from kanon_db.answers.scope import cell_layout
 from kanon_db.answers.tries import FALSE, TRUE, AxisCut
 from kanon_db.catalog.entries import Publication
@@ -212,7 +212,7 @@ def answer_from_rows(
     count = Request(Query(None, (), ()), ex.Aggregate("count", None))
     session.step("reading the published rows")
     try:
-        types = read_types(
+        types = StoredTypes(
             reader, count, layout, names, target.room.memory // 4, lists_values=False
         )
     except NotReadError:

@@ -1,9 +1,10 @@
-"""Reads the types of records: from a publication's store of codes, or from its view."""
+"""Reads the types of records from a publication's store of codes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -11,15 +12,22 @@ import numpy as np
 from kanon_db.algorithms.ground import arrays
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.answers.likelihoods import apart_from_required
-from kanon_db.answers.rows.cell_columns import Cells, Flags, KnownCells, RangeColumn, RangeEnds
+from kanon_db.answers.rows.cell_columns import (
+    Cells,
+    Flags,
+    KnownCells,
+    NotReadError,
+    RangeColumn,
+    RangeEnds,
+)
 from kanon_db.answers.rows.cell_evidence import MOST_COMBINED, CellEvidence, TriedColumn, distinct
-from kanon_db.answers.rows.cell_relations import CellRelations, StatementRunner
 from kanon_db.answers.rows.pieces import Pieces
-from kanon_db.answers.tries import TRUE, ColumnValues, Combinations, StatementTries
+from kanon_db.answers.rows.stored_cells import StatementRunner, StoredCells
+from kanon_db.answers.tries import TRUE, ColumnValues, Combinations, StatementTries, Truth
 from kanon_db.catalog.entries import changed
 from kanon_db.publications.codes import SIZES_OF_CLASSES
 from kanon_db.query import expressions as ex
-from kanon_db.query.cell_conditions import ANY_END, BEGINS, may_fail, place_of
+from kanon_db.query.cell_conditions import ANY_END, BEGINS, place_of
 from kanon_db.query.layout import CellLayout
 from kanon_db.query.sql import Request
 
@@ -29,40 +37,18 @@ if TYPE_CHECKING:
 _COLUMN_BYTES: Final = 5_000_000
 """What a column of a chunk takes, as it is read and as numbers, rounded up."""
 
+_FEW: Final = 1 << 16
+"""So many values of a column are tried, whether the records that are asked for have them or not."""
 
-def read_types(
-    runner: StatementRunner,
-    request: Request,
-    layout: CellLayout,
-    also: Sequence[str],
-    room: int,
-    *,
-    lists_values: bool,
-) -> StoredTypes | ViewTypes:
-    """Read types from the store, if it has the codes of all columns, and else from the view."""
-    pieces = Pieces.of(request, layout, also, lists_values=lists_values)
-    if _has_codes(runner, pieces, layout) and len(pieces.places) * _COLUMN_BYTES <= room:
-        return StoredTypes(runner, request, layout, pieces, room)
-    return ViewTypes(runner, request, layout, also, room, lists_values=lists_values)
-
-
-def _has_codes(runner: StatementRunner, pieces: Pieces, layout: CellLayout) -> bool:
-    """Whether the store has all that is needed; ends of ranges are compared as whole numbers."""
-    if not layout.coded or not layout.coded >= pieces.places.keys():
-        return False
-    names, stored = list(pieces.places), runner.store.columns
-    compared = [places for unit in pieces.unit.all() for places in unit.compared.values()]
-    return all(
-        all(layout.cells[names[place]].is_discrete for place in places)
-        for places in compared
-        if any(stored[names[place]].by_ends for place in places)
-    )
+_Codes = dict[str, IntArray]
+"""The codes of classes, or of rows, by the names of columns."""
 
 
 class StoredTypes:
     """:class:`~kanon_db.answers.rows.cell_evidence.KnownTypes` of a store of codes.
 
-    Where a calculation may fail, only cells of records that meet the other conditions are tried.
+    Only records that meet what columns with known values decide alone are read. Where a calculation
+    may fail, or a column has many values, only cells of these records are tried.
     """
 
     def __init__(
@@ -70,22 +56,30 @@ class StoredTypes:
         runner: StatementRunner,
         request: Request,
         layout: CellLayout,
-        pieces: Pieces,
+        also: Sequence[str],
         room: int,
+        *,
+        lists_values: bool,
     ) -> None:
-        self._runner, self._request, self._layout = runner, request, layout
-        self._store, self.pieces = runner.store, pieces
-        places, stored = pieces.places, self._store.columns
-        self._of_classes = {name: at for name, at in places.items() if stored[name].of_classes}
-        self._of_rows = {n: place for n, place in places.items() if n not in self._of_classes}
-        self._needs_all = bool(layout.left_out or pieces.marked)
-        self._met: dict[str, IntArray] = {}  # The codes that are read, of columns with fewer
+        self._runner, self._layout, self._room = runner, layout, room
+        self._store = runner.store
+        rest, required = apart_from_required(request, layout, also)
+        self.pieces = Pieces.of(rest, layout, also, lists_values=lists_values)
+        self._met: _Codes = {}  # The codes that are read, of columns with fewer
         # What was read to find these, all of it and not yet numbered, if there is room
-        self._kept: list[tuple[dict[str, IntArray], FloatArray]] | None = None
+        self._kept: list[tuple[_Codes, FloatArray]] | None = None
         self._columns: dict[int, KnownCells] = {}
-        self._required = self._require()
         self._sizes: dict[int, int] = {}
-        self.read = self._evidence(room)
+        self._tries = StatementTries(runner, request.lookups)
+        self._wanted: list[tuple[Combinations, Callable[[], Truth]]] = []
+        self._joint: list[tuple[Combinations, ex.Expression]] = []  # Tried chunk by chunk
+        for part in required:
+            of = Combinations({n: _values(self._store, n) for n in sorted(ex.attributes(part))})
+            if len(of.domains) > 1 and of.n > MOST_COMBINED:
+                self._joint.append((of, part))
+            else:
+                self._wanted.append((of, self._tries.want_truth(part, of)))
+        self.read = self._evidence()
 
     def column(self, name: str) -> TriedColumn:
         """Return what is known of the cells of one column."""
@@ -94,90 +88,90 @@ class StoredTypes:
 
     def all(self) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
         """Return the numbers of the cells of each type, by the column, and its records."""
-        for numbers, n in self._numbers(self.pieces.places, self._require_rows):
+        for numbers, n in self._numbers(self.pieces.places):
             yield self._together(numbers, n)
 
-    def _numbers(
-        self, names: Collection[str], keep: Callable[[Mapping[str, IntArray]], Any] | None = None
-    ) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
+    def _numbers(self, names: Collection[str]) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
         """Return what :meth:`_types` does, as the numbers of cells by the numbers of columns."""
-        types = self._types(names, keep) if self._kept is None else self._kept
+        types = self._types(names) if self._kept is None else self._kept
         for codes, n in types:
             yield {self.pieces.places[name]: self._number(name, codes[name]) for name in names}, n
 
-    def _types(
-        self, names: Collection[str], keep: Callable[[Mapping[str, IntArray]], Any] | None = None
-    ) -> Iterator[tuple[dict[str, IntArray], FloatArray]]:
-        """Read the codes of classes, or of rows, that meet what is required, and their records.
-
-        `keep`: finds the rows that are needed; None for all.
-        """
-        needed = dict.fromkeys([*names, *(n for of, _ in self._required for n in of.domains)])
-        for sizes, written in self._chunks(list(needed)):
-            codes = {name: self._read(name, written) for name in needed if name in self._of_classes}
-            n = sizes.astype(np.float64)
-            codes_of_rows = {
-                name: self._read(name, written) for name in needed if name in self._of_rows
-            }
-            if codes_of_rows:
-                class_of_row = np.repeat(np.arange(sizes.size), sizes)
-                met = None if keep is None else keep(codes_of_rows)
-                if met is not None:
-                    class_of_row = class_of_row[met]
-                    codes_of_rows = {p: numbers[met] for p, numbers in codes_of_rows.items()}
-                codes = {name: numbers[class_of_row] for name, numbers in codes.items()}
-                codes |= codes_of_rows
-                n = np.ones(class_of_row.size)
+    def _types(self, names: Collection[str]) -> Iterator[tuple[_Codes, FloatArray]]:
+        """Read the codes of classes, or of rows, that meet what is required, and their records."""
+        stored = self._store.columns
+        deciding = [of for of, _ in (*self._required, *self._joint)]
+        needed = list(dict.fromkeys([*names, *(n for of in deciding for n in of.domains)]))
+        has_rows = any(not stored[name].of_classes for name in needed)
+        for sizes, written in self._parts(needed):
+            every = {name: self._read(name, written) for name in needed}
+            class_of_row = np.repeat(np.arange(sizes.size), sizes) if has_rows else None
+            chosen = _Chosen(every, class_of_row, slice(None))
             for of, is_met in self._required:
-                # What is about no column is one truth for all.
-                chosen = np.broadcast_to(is_met[_combine(of, codes)], n.shape)
-                codes, n = {name: own[chosen] for name, own in codes.items()}, n[chosen]
+                chosen = chosen.where(_look_up(is_met, of, self._of(chosen, of.domains)))
+            for of, part in self._joint:
+                chosen = chosen.where(self._try_jointly(of, part, self._of(chosen, of.domains)))
+            if not has_rows:
+                n = sizes[chosen.at].astype(np.float64)
+            elif any(not stored[name].of_classes for name in names):
+                n = np.ones(chosen.classes.size)
+            else:  # only what is required differs within a class
+                n = np.bincount(chosen.classes, minlength=sizes.size).astype(np.float64)
+                chosen = _Chosen(every, None, np.flatnonzero(n))
+                n = n[chosen.at]
             if n.size:
-                yield {name: codes[name] for name in names}, n
+                yield self._of(chosen, names), n
 
-    def _require(self) -> list[tuple[Combinations, Flags]]:
-        """Find which values records must have for a calculation that may fail to be tried."""
-        if not self.pieces.may_fail:
-            return []
-        _, required = apart_from_required(self._request, self._layout, self.pieces.places)
-        tries, truths = StatementTries(self._runner, ()), []
-        for part in required:
-            columns = [self._store.columns[name] for name in sorted(ex.attributes(part))]
-            of = Combinations({c.name: _values(self._store, c.name) for c in columns})
-            if of.n <= MOST_COMBINED and not may_fail(part):
-                truths.append((of, tries.want_truth(part, of)))
+    def _of(self, chosen: _Chosen, names: Iterable[str]) -> _Codes:
+        return {n: chosen.codes(n, of_classes=self._store.columns[n].of_classes) for n in names}
+
+    @cached_property
+    def _required(self) -> list[tuple[Combinations, Flags]]:
+        """The values that records must have."""
+        self._tries.ask()
+        return [(of, truth() == TRUE) for of, truth in self._wanted]
+
+    def _try_jointly(self, of: Combinations, part: ex.Expression, codes: _Codes) -> Flags:
+        """Find the rows that meet a condition on columns with many values together."""
+        sizes = [domain.n for domain in of.domains.values()]
+        first, number = distinct(list(codes.values()), sizes)
+        met = replace(of, numbers=np.column_stack([own[first] for own in codes.values()]))
+        tries = StatementTries(self._runner, ())
+        truth = tries.want_truth(part, met)
         tries.ask()
-        return [(of, truth() == TRUE) for of, truth in truths]
+        is_met: Flags = (truth() == TRUE)[number]
+        return is_met
 
-    def _find_codes(self, names: Sequence[str], room: int) -> dict[str, IntArray]:
+    def _find_codes(self, names: Sequence[str]) -> _Codes:
         """Find the codes of columns that are in classes, or rows, that meet what is required."""
-        stored, of_chunks = self._store.columns, [{name: np.empty(0, np.int64) for name in names}]
-        kept: list[tuple[dict[str, IntArray], FloatArray]] = []
-        for codes, n in self._types(names) if names else ():
+        stored, room, is_required = self._store.columns, self._room, self._is_required
+        is_met = {n: np.zeros(stored[n].n_values, np.bool_) for n in names if not stored[n].by_ends}
+        of_ends = {name: np.empty(0, np.int64) for name in names if name not in is_met}
+        kept: list[tuple[_Codes, FloatArray]] = []
+        for codes, n in self._types(self.pieces.places if is_required else names) if names else ():
             room -= sum(own.nbytes for own in (*codes.values(), n))
-            kept = [*kept, (codes, n)] if room >= 0 else []
-            of_chunks.append(
-                {
-                    name: arrays.distinct(own)
-                    if stored[name].by_ends
-                    else np.bincount(own).nonzero()[0]
-                    for name, own in codes.items()
-                }
-            )
-        if self._required and room >= 0:
+            if room < 0:
+                kept.clear()
+            elif is_required:
+                kept.append((codes, n))
+            for name, flags in is_met.items():
+                flags[codes[name]] = True
+            for name, own in of_ends.items():
+                of_ends[name] = arrays.distinct(np.concatenate([own, arrays.distinct(codes[name])]))
+        if names and is_required and room >= 0:
             self._kept = kept
-        met = {
-            name: arrays.distinct(np.concatenate([own[name] for own in of_chunks]))
-            for name in names
-        }
-        return {
-            name: own
-            for name, own in met.items()
-            if stored[name].by_ends or own.size < stored[name].n_values
-        }
+        met = {name: np.flatnonzero(flags) for name, flags in is_met.items()}
+        return of_ends | {n: own for n, own in met.items() if own.size < stored[n].n_values}
+
+    @property
+    def _is_required(self) -> bool:
+        return bool(self._wanted or self._joint)
 
     def _find_met(self, places: Sequence[int]) -> dict[int, IntArray]:
-        """Find the combinations of numbers that records have in some columns."""
+        """Find the combinations of numbers that records have in some columns.
+
+        Raises NotReadError where there is no room for them.
+        """
         names = [name for name, place in self.pieces.places.items() if place in places]
         met: dict[int, IntArray] = {p: np.empty(0, dtype=np.int64) for p in places}
         for numbers, _ in self._numbers(names):
@@ -185,21 +179,31 @@ class StoredTypes:
                 met[place] = np.append(met[place], own)
             first, _ = distinct(list(met.values()), [self._sizes[place] for place in met])
             met = {place: own[first] for place, own in met.items()}
+            if sum(own.nbytes for own in met.values()) > self._room:
+                raise NotReadError
         return met
 
-    def _evidence(self, room: int) -> CellEvidence:
+    def _evidence(self) -> CellEvidence:
         """Read the cells, and ask what each of them tells."""
-        runner, places = self._runner, self.pieces.places
-        stored = self._store.columns
+        runner, places, stored = self._runner, self.pieces.places, self._store.columns
+        is_part = self._is_required and self.pieces.may_fail
         self._met = self._find_codes(
-            [name for name in places if stored[name].by_ends or self._required], room
+            [
+                name
+                for name in places
+                if is_part
+                or stored[name].by_ends
+                or (self._is_required and stored[name].n_values > _FEW)
+            ]
         )
-        counts = {name: self._count(name) for name in places if stored[name].has_hidden}
-        relations = CellRelations(self._layout, self._store, counts=counts, met=self._met)
-        numbered = [name for name in places if not stored[name].by_ends]
-        kept: dict[str, KnownCells] = {} if self._required else runner.known_cells
-        kept |= relations.read(runner, [name for name in numbered if name not in kept])
-        self._columns = {places[name]: _without_lists(kept[name]) for name in numbered}
+        kept, numbered = runner.known_cells, [name for name in places if not stored[name].by_ends]
+        unread = [name for name in numbered if name in self._met or name not in kept]
+        counts = {name: self._count(name) for name in unread if stored[name].has_hidden}
+        cells = StoredCells(self._layout, self._store, counts, self._met)
+        read = cells.read(runner, unread)
+        kept.update({name: own for name, own in read.items() if name not in self._met})
+        read = {name: read.get(name) or kept[name] for name in numbered}
+        self._columns = {places[name]: _without_lists(own) for name, own in read.items()}
         for name in places:
             if stored[name].by_ends:
                 self._columns[places[name]] = self._range_cells(name)
@@ -209,10 +213,9 @@ class StoredTypes:
         def ends(one: int, other: int) -> tuple[Any, ...]:
             if any(stored[names[place]].by_ends for place in (one, other)):
                 return _compare_whole_ends(self._columns[one], self._columns[other])
-            return relations.ends_of_two(runner, names[one], names[other])
+            return cells.ends_of_two(runner, names[one], names[other])
 
-        tries = StatementTries(runner, self._request.lookups)
-        return CellEvidence(self.pieces, self._columns, tries, ends, self._find_met)
+        return CellEvidence(self.pieces, self._columns, self._tries, ends, self._find_met)
 
     def _range_cells(self, name: str) -> KnownCells:
         """Find the distinct ranges of a column of which each class has the ends."""
@@ -244,34 +247,17 @@ class StoredTypes:
         if not codes:
             return codes, np.array([n.sum()])
         is_single = len(codes) == 1
-        if not (unit.spread or unit.parts or is_single or self._of_rows):
+        has_rows = any(not self._store.columns[name].of_classes for name in self.pieces.places)
+        if not (unit.spread or unit.parts or is_single or has_rows):
             return codes, n
         first, number = distinct(list(codes.values()), [self._sizes[p] for p in codes])
         numbers_of_records = np.bincount(number, n, first.size).astype(np.float64, copy=False)
         return {place: numbers[first] for place, numbers in codes.items()}, numbers_of_records
 
-    def _require_rows(self, codes: Mapping[str, IntArray]) -> Any:
-        """Find the rows that meet what only columns with known values decide; None for all."""
-        condition = self.pieces.unit.condition
-        if self._needs_all or condition is None or self._required:
-            return None
-        parts = condition.parts if isinstance(condition, ex.And) else (condition,)
-        met = None
-        for part in parts:
-            places = self.pieces.unit.by_value.get(part, ())
-            names = [name for name, place in self.pieces.places.items() if place in places]
-            if places and all(name in codes for name in names) and places not in self.read.met:
-                number: Any = 0
-                for name, place in zip(names, places, strict=True):
-                    number = number * self.read.n_values[place] + codes[name]
-                one = self.read.tried(part).surely[number]
-                met = one if met is None else met & one
-        return met
-
     def _count(self, name: str) -> FloatArray:
         """Count the records that have each cell of a quasi-identifier."""
         n = np.zeros(self._store.columns[name].n_values)
-        for sizes, written in self._chunks([name]):
+        for sizes, written in self._parts([name]):
             n += np.bincount(self._read(name, written), sizes, n.size)
         return n
 
@@ -281,7 +267,7 @@ class StoredTypes:
         if name not in self._met or is_numbered:
             return codes
         column, met = self._store.columns[name], self._met[name]
-        if column.by_ends:
+        if column.by_ends or column.n_values > codes.size:
             return np.searchsorted(met, codes)
         places = np.zeros(column.n_values, dtype=np.int64)
         places[met] = np.arange(met.size)
@@ -294,63 +280,64 @@ class StoredTypes:
         is_known = column.by_ends and name in self._met
         return np.searchsorted(self._met[name], codes) if is_known else codes
 
-    def _chunks(self, names: Sequence[str]) -> Iterator[tuple[IntArray, Mapping[str, bytes]]]:
-        """Read the sizes of classes, and the codes of columns, chunk by chunk."""
+    def _parts(self, names: Sequence[str]) -> Iterator[tuple[IntArray, Mapping[str, bytes]]]:
+        """Read the sizes of classes, and the codes of columns: chunks, or where room is few, less.
+
+        A class may be divided.
+        """
         if sum(chunk.n_records for chunk in self._store.chunks) != self._layout.n_rows:
             raise changed(self._runner.publication)
+        stored = self._store.columns
+        n_parts = -(-len(names) * _COLUMN_BYTES // self._room)
         for chunk in self._store.chunks:
+            self._runner.session.heartbeat()
             written = self._store.codes(chunk, ["", *names])
             sizes = np.frombuffer(written[""], SIZES_OF_CLASSES.dtype).astype(np.int64)
             if int(sizes.sum()) != chunk.n_records:
                 raise changed(self._runner.publication)
-            yield sizes, written
+            if n_parts <= 1:
+                yield sizes, written
+                continue
+            ends, at_once = np.cumsum(sizes), max(chunk.n_records // n_parts, 1)
+            for first in range(0, chunk.n_records, at_once):
+                last = min(first + at_once, chunk.n_records)
+                start, stop = np.searchsorted(ends, [first, last - 1], "right")
+                some = slice(start, stop + 1)
+                own = np.minimum(ends[some], last) - np.maximum(ends[some] - sizes[some], first)
+                part = {}
+                for name in names:
+                    width = stored[name].dtype.itemsize
+                    low, high = (start, stop + 1) if stored[name].of_classes else (first, last)
+                    part[name] = written[name][low * width : high * width]
+                yield own, part
 
 
-class ViewTypes:
-    """The types of a view whose cells a statement numbers; see `evidence.KnownTypes`."""
+@dataclass(frozen=True, eq=False)
+class _Chosen:
+    """Some rows of a chunk, or without rows, some classes."""
 
-    def __init__(
-        self,
-        runner: StatementRunner,
-        request: Request,
-        layout: CellLayout,
-        also: Sequence[str],
-        room: int,
-        *,
-        lists_values: bool,
-    ) -> None:
-        self._runner = runner
-        rest, required = apart_from_required(request, layout, also)
-        self.pieces = Pieces.of(rest, layout, also, lists_values=lists_values)
-        names = list(self.pieces.places)
-        relations = CellRelations(layout, None, required)
-        types, n = relations.types(runner, names, room)
-        self._codes = {place: types[:, place] for place in range(len(names))}
-        self._n = n.astype(np.float64)
-        self._columns = dict(enumerate(relations.read(runner, names).values()))
+    every: _Codes  # The codes of all classes, or rows, that the chunk has
+    class_of_row: IntArray | None
+    at: IntArray | slice
 
-        def ends(one: int, other: int) -> tuple[Any, ...]:
-            return relations.ends_of_two(runner, names[one], names[other])
+    @property
+    def classes(self) -> IntArray:
+        """The class of each row."""
+        if self.class_of_row is None:
+            raise TypeError("there are no rows")
+        return self.class_of_row[self.at]
 
-        tries = StatementTries(runner, request.lookups)
-        self.read = CellEvidence(
-            self.pieces, self._columns, tries, ends, lambda _: self._codes, has_types=True
-        )
+    def codes(self, name: str, *, of_classes: bool) -> IntArray:
+        """Return the codes of a column."""
+        at = self.classes if of_classes and self.class_of_row is not None else self.at
+        return self.every[name][at]
 
-    def all(self) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
-        """Return the numbers of the cells of each type, by the column, and its records."""
-        for first in range(0, self._n.size, _TYPES_AT_ONCE):
-            some = slice(first, first + _TYPES_AT_ONCE)
-            if self._n[some].any():
-                yield {place: own[some] for place, own in self._codes.items()}, self._n[some]
-
-    def column(self, name: str) -> TriedColumn:
-        """Return what is known of the cells of one column."""
-        own = self._columns[self.pieces.places[name]]
-        return TriedColumn(name, own, StatementTries(self._runner, ()))
-
-
-_TYPES_AT_ONCE: Final = 1 << 16
+    def where(self, is_met: Flags | bool) -> _Chosen:
+        """Leave out those for which a condition does not hold."""
+        if isinstance(is_met, bool):
+            return self if is_met else replace(self, at=slice(0))
+        at = np.flatnonzero(is_met) if isinstance(self.at, slice) else self.at[is_met]
+        return replace(self, at=at)
 
 
 def _values(store: Store, name: str) -> ColumnValues:
@@ -363,18 +350,25 @@ def _without_lists(column: KnownCells) -> KnownCells:
     return replace(column, _listings={}) if isinstance(column, RangeColumn) else column
 
 
-def _combine(of: Combinations, codes: Mapping[str, IntArray]) -> IntArray:
-    """Return the number of the combination of values that each class or row has."""
+def _look_up(is_met: Flags, of: Combinations, codes: _Codes) -> Flags | bool:
+    """Tell which rows, or classes, have a combination of values that is met."""
+    if not codes:  # one truth for all
+        return bool(is_met.all())
     number = np.zeros(1, dtype=np.int64)
     for name, domain in of.domains.items():
         number = number * domain.n + codes[name]
-    return number
+    return is_met[number]
 
 
 def _compare_whole_ends(one: KnownCells, other: KnownCells) -> tuple[Any, ...]:
-    """Return the places of ends as :meth:`CellRelations.ends_of_two`, of whole numbers."""
+    """Return the places of ends as :meth:`StoredCells.ends_of_two`, of whole numbers.
+
+    Raises NotReadError where the others are continuous: there are too many ranges to compare them.
+    """
     if not isinstance(one, RangeColumn) or not isinstance(other, RangeColumn):
         raise TypeError("two columns of ranges are compared")
+    if not one.cell.is_discrete or not other.cell.is_discrete:
+        raise NotReadError
     sides = [own.ends for own in (one, other)]
     ends = [
         np.where(own.is_null | is_open, _NOWHERE, end)

@@ -19,6 +19,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import (
     AnyIntArray,
+    CodeArray,
     FloatArray,
     IntArray,
     WordArray,
@@ -61,8 +62,15 @@ from kanon_db.query.cell_conditions import ends_of, is_endless, labels, members_
 from kanon_db.query.layout import SHARES, CellDescription, RowView
 from kanon_db.query.layout import Shares as WhatIsKnown
 from kanon_db.session import Row, Session, fetch_one
-from kanon_db.session.protocol import Value, grouping_by_hash, run_with_helper, temporary_table
+from kanon_db.session.protocol import (
+    Value,
+    grouping_by_hash,
+    roomy,
+    run_with_helper,
+    temporary_table,
+)
 from kanon_db.transfer.columns import fix_labels, int4_bytes, label, parts_of, with_numbers
+from kanon_db.transfer.values import RankedColumn, inconsistent_equality
 
 # Hashing the cells of a million rows takes a third of the time of looking up their numbers. Each
 # row's hashes become one 64-bit number, by exclusive or; these are added up, so the order of rows
@@ -199,13 +207,12 @@ class _Hashing:
         return total
 
 
-# Cells are numbered in the order of their texts, and everything is sorted. Columns with more
-# distinct cells than :data:`MOST_CELLS` get no numbers: ranges of whole numbers or days are stored
-# by their ends (:mod:`~kanon_db.publications.rows.distinct_cells`); other columns are read from the
-# view.
+# Cells are numbered in the order of their texts, and everything is sorted. Of ranges of whole
+# numbers or days that are too many, each class has the ends in place of a number
+# (:mod:`~kanon_db.publications.rows.distinct_cells`).
 
-MOST_NUMBERED: Final = 1 << 16
-"""Distinct cells that may be numbered in a column."""
+MOST_RANGES: Final = 1 << 16
+"""Distinct ranges of whole numbers or days that have numbers."""
 
 
 @dataclass(frozen=True)
@@ -214,8 +221,8 @@ class WrittenCodes:
 
     layout: dict[str, Any]  # what the publication's layout keeps of it
     tables: CodeTables
-    # Shape (n_cells,); how many records and classes have each cell, for each quasi-identifier whose
-    # cells have numbers.
+    # Shape (n_cells,); how many records and classes have each cell, for each quasi-identifier that
+    # is not known by ends.
     counts_of_cells: dict[str, tuple[IntArray, IntArray]]
 
 
@@ -232,39 +239,39 @@ def write_cell_codes(
     )
     numbering = CellNumbers(session, view, writer.tables, described)
     loose = _loosely_equal(session, view)
-    found: dict[str, AnyIntArray | None] = {}
+    found: dict[str, AnyIntArray] = {}
     for name, column in rows.others.items():
-        cells = CellColumn.of_values(column.values, column.codes)
-        records = np.bincount(column.codes, minlength=cells.n_cells)
-        found[name] = _number(writer, numbering, name, cells, records, is_loose=name in loose)
+        records = np.bincount(column.codes, minlength=column.n_values)
+        if name in loose and column.is_comparable:
+            cells = CellColumn.of_ranked(column)
+            found[name] = _number(writer, numbering, name, cells, records, is_loose=True)
+        else:
+            found[name] = _number_values(writer, column, records)
     sizes = np.bincount(rows.combination_of_row)
     for name, cells in rows.cells.items():
         of_cell = np.bincount(cells.of_combination + 1, sizes, minlength=1 + cells.n_cells)
         records = of_cell[1:].astype(np.int64)
         has_hidden = bool(of_cell[0])
         is_loose = name in loose and not cells.is_spelled_once
-        found[name] = _number(
-            writer, numbering, name, cells, records,
-            is_loose=is_loose, of_classes=True, has_hidden=has_hidden,
-        )  # fmt: skip
-        if found[name] is None and not has_hidden:
-            found[name] = write_ends(writer, numbering.type_of(name), name, cells, records)
-    coded = {name: of_cell for name, of_cell in found.items() if of_cell is not None}
-    named = [name for name in rows.cells if name in coded]
-    others = [name for name in rows.others if name in coded]
-    of_combinations = {name: _of_combinations(coded[name], rows.cells[name]) for name in named}
-    of_rows = [coded[name][rows.others[name].codes] for name in others]
+        numbers = None
+        if not has_hidden and np.count_nonzero(records) > MOST_RANGES:
+            numbers = write_ends(writer, numbering.type_of(name), name, cells, records)
+        if numbers is None:
+            numbers = _number(
+                writer, numbering, name, cells, records,
+                is_loose=is_loose, of_classes=True, has_hidden=has_hidden,
+            )  # fmt: skip
+        found[name] = numbers
+    named, others = list(rows.cells), list(rows.others)
+    of_combinations = {name: _of_combinations(found[name], rows.cells[name]) for name in named}
+    of_rows = [found[name][rows.others[name].codes] for name in others]
     bases = [numbering.base(name) for name in (*named, *others)]
     packed = packed_rows(bases, list(of_combinations.values()), rows.combination_of_row, of_rows)
     numbered = NumberedRows.of(named, others, bases, packed, numbering.ends)
-    if numbered is None:  # values that are not equal to themselves
-        writer.columns.clear()
-        return WrittenCodes(writer.layout([]), writer.tables, {})
+    if numbered is None:
+        raise TypeError("each cell has a number")
     # Combinations that look the same are one class.
-    ids = (
-        1 + _of_combinations(None if name in numbering.ends else found[name], cells)
-        for name, cells in rows.cells.items()
-    )
+    ids = (1 + of_combination for of_combination in of_combinations.values())
     merged = np.unique(sort_keys(ids), return_index=True)[1]
     return WrittenCodes(
         writer.layout(_write_chunks(writer, numbered)),
@@ -275,7 +282,7 @@ def write_cell_codes(
                 np.bincount(of_combination[merged]),
             )
             for name, of_combination in of_combinations.items()
-            if name not in numbering.ends and of_combination.min() >= 0
+            if name not in numbering.ends
         },
     )
 
@@ -290,10 +297,8 @@ def _write_chunks(writer: StoreWriter, rows: NumberedRows) -> list[Chunk]:
     return chunks
 
 
-def _of_combinations(of_cell: AnyIntArray | None, cells: CellColumn) -> AnyIntArray:
-    """Return the number of each combination's cell; an arbitrary one if cells have no numbers."""
-    if of_cell is None:
-        return cells.of_combination
+def _of_combinations(of_cell: AnyIntArray, cells: CellColumn) -> AnyIntArray:
+    """Return the number of each combination's cell."""
     return of_cell.astype(np.min_scalar_type(-2 - int(of_cell.max())))[cells.of_combination]
 
 
@@ -308,8 +313,10 @@ def count_class_differences(
     name, described = publication.name, publication.layout
     tables = CodeTables.of(session, schema, name, described)
     numbering = CellNumbers(session, view, tables, described)
-    rows, differing = None, 0
-    if tables.columns:
+    rows = None
+    cells = [str(cell["name"]) for cell in described["quasi_identifiers"]]
+    differing = len({*cells, *map(str, described["others"])} - tables.columns.keys())
+    if not differing:
         rows = numbering.stored(publication.records)
         differing = 1 if rows is None else _count_differences(session, tables, rows)
     if rows is not None and not differing and not shows_rows(numbering, rows):
@@ -321,14 +328,13 @@ def count_class_differences(
         holds=differing == 0,
     )
     sizes = None
-    cells = [str(cell["name"]) for cell in described["quasi_identifiers"]]
-    if rows is not None and check.holds and list(rows.cells) == cells:
+    if rows is not None and check.holds:
         sizes = ClassSizes.of_numbers(rows, [numbering.special(name).hidden for name in cells])
     return sizes, check
 
 
 _LOOSELY_EQUAL: Final = """
-SELECT a.attname::text AS name
+SELECT a.attname::text AS name, format_type(a.atttypid, NULL) AS type
 FROM pg_attribute a LEFT JOIN pg_collation c ON c.oid = a.attcollation
 WHERE a.attrelid = to_regclass($1::text) AND a.attnum > 0 AND NOT a.attisdropped
   AND (a.atttypid <> ALL ('{bool,int2,int4,int8,date,timestamp,timestamptz,uuid,text,varchar,'
@@ -339,7 +345,23 @@ WHERE a.attrelid = to_regclass($1::text) AND a.attnum > 0 AND NOT a.attisdropped
 
 def _loosely_equal(session: Session, view: RowView) -> set[str]:
     """Find the columns where values that are written differently may be equal, as 1.0 and 1.00."""
-    return {row["name"] for row in session.fetch(_LOOSELY_EQUAL, view.view)}
+    types = {row["name"]: row["type"] for row in session.fetch(_LOOSELY_EQUAL, view.view)}
+    tests = {
+        name: _SPELLED_TWICE[type_].format(f"v.{session.identifier(name)}")
+        for name, type_ in types.items()
+        if type_ in _SPELLED_TWICE
+    }
+    if not tests:
+        return {*types}
+    row = fetch_one(session, f"SELECT ARRAY[{', '.join(tests.values())}] AS are FROM {view.view} v")
+    return {*types} - {name for name, may in zip(tests, row["are"], strict=True) if not may}
+
+
+_SPELLED_TWICE: Final = {
+    "numeric": "min(scale({0})) < max(scale({0}))",
+    **dict.fromkeys(("real", "double precision"), "bool_or({0} = 0 AND {0}::text = '-0')"),
+}
+"""Whether some values may be equal and written differently, of types where few are."""
 
 
 def _number(
@@ -352,8 +374,8 @@ def _number(
     is_loose: bool,
     of_classes: bool = False,
     has_hidden: bool = False,  # whether it is suppressed in some rows
-) -> AnyIntArray | None:
-    """Write the distinct cells of a column with their numbers, unless there are too many.
+) -> AnyIntArray:
+    """Write the distinct cells of a column with their numbers.
 
     Where `is_loose`, equal cells may have several texts: the first one stands for them, whatever
     the order of the rows, which have to be read for it. Returns the number of each cell, and of the
@@ -379,21 +401,51 @@ def _number(
         bound = [int4_bytes(records), str(int(has_hidden))]
     counted = temporary_table(session, "cells")
     with fix_labels(session), grouping_by_hash(session):
-        session.fetch(
-            f"CREATE TEMPORARY TABLE {counted} ON COMMIT DROP AS {shown} LIMIT {MOST_NUMBERED + 1}",
-            *bound,
-        )
+        session.fetch(f"CREATE TEMPORARY TABLE {counted} ON COMMIT DROP AS {shown}", *bound)
         n_values = int(fetch_one(session, f"SELECT count(*) AS n FROM {counted}")["n"])
-        is_few = n_values <= MOST_NUMBERED
-        if is_few:
-            number = len(writer.columns)
-            writer.write_values(
-                StoredColumn(name, number, n_values, 0, of_classes, has_hidden),
-                f"SELECT row_number() OVER (ORDER BY hidden, {_text('value')}) - 1 AS code, value"
-                f" FROM {counted} AS c",
-            )
+        writer.write_values(
+            StoredColumn(name, len(writer.columns), n_values, 0, of_classes, has_hidden),
+            f"SELECT row_number() OVER (ORDER BY hidden, {_text('value')}) - 1 AS code, value"
+            f" FROM {counted} AS c",
+        )
         session.fetch(f"DROP TABLE {counted}")
-    return numbering.of_cells(name, cells) if is_few else None
+    numbers = numbering.of_cells(name, cells)
+    if numbers[:-1][records > 0].min(initial=0) < 0:
+        raise inconsistent_equality(name)
+    return numbers
+
+
+def _number_values(writer: StoreWriter, column: RankedColumn, records: IntArray) -> CodeArray:
+    """Write the values that rows have of a column, each of which is listed once.
+
+    Returns the number of each, shape (n_values,); -1 of those that no row has.
+    """
+    session = writer.session
+    ordered = temporary_table(session, "values")
+    listed, (n_rows,) = with_numbers(session, column.table, (1, "r.code"))
+    with fix_labels(session), roomy(session):
+        session.fetch(
+            f"CREATE TEMPORARY TABLE {ordered} ON COMMIT DROP AS SELECT v.code, v.value,"
+            f" (row_number() OVER (ORDER BY {_text('v.value')}))::int4 - 1 AS number"
+            f" FROM {listed} AS v WHERE v.{n_rows} > 0",
+            int4_bytes(records),
+        )
+    row = fetch_one(
+        session,
+        "SELECT string_agg(int4send(o.code) || int4send(o.number), ''::bytea) AS numbers"
+        f" FROM {ordered} AS o",
+    )
+    numbers = np.full(column.n_values, -1, dtype=np.int32)
+    codes, of_codes = np.frombuffer(row["numbers"], ">i4").reshape(-1, 2).T
+    numbers[codes] = of_codes
+    writer.write_values(
+        StoredColumn(
+            column.name, len(writer.columns), codes.size, tells_presence=not column.is_comparable
+        ),
+        f"SELECT o.number AS code, o.value FROM {ordered} AS o",
+    )
+    session.fetch(f"DROP TABLE {ordered}")
+    return numbers
 
 
 def _text(value: str) -> str:

@@ -45,7 +45,14 @@ from kanon_db.transfer.columns import (
     with_numbers,
 )
 from kanon_db.transfer.snapshot import Snapshot, take_snapshot
-from kanon_db.transfer.values import CodedColumn, DistinctValues
+from kanon_db.transfer.values import (
+    CodedColumn,
+    DistinctValues,
+    RankedColumn,
+    number_column,
+    number_presence,
+    presence,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +77,11 @@ class CellColumn:
         """Show values themselves."""
         n_values = len(values.labels)
         return cls(values.table, "code", "value", n_values, codes, is_spelled_once)
+
+    @classmethod
+    def of_ranked(cls, column: RankedColumn) -> Self:
+        """Show values that stay on the server."""
+        return cls(column.table, "code", "value", column.n_values, column.codes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,11 +152,8 @@ class CellTable:
 
 _Code = TypeVar("_Code", bound=np.integer)
 
-MOST_IN_SAMPLE: Final = 5_000
-"""Values in a sample of records: a column that is no quasi-identifier, with more, has no numbers.
-
-The sample has 10,000 records.
-"""
+_MOST_IN_SAMPLE: Final = 5_000
+"""Values in a sample of 10,000 records: those of a column with more stay on the server."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,8 +162,7 @@ class ShownRows:
 
     cells: Mapping[str, CellColumn]  # the quasi-identifiers
     combination_of_row: AnyIntArray  # shape (n_rows,); each combination of cells has a row
-    # The other columns with few values, and their codes in each row.
-    others: Mapping[str, CodedColumn]
+    others: Mapping[str, RankedColumn]  # the other columns; one code for each row
 
     @classmethod
     def of_view(
@@ -165,10 +173,12 @@ class ShownRows:
         pattern = layout.get("pattern")
         cells = [str(cell["name"]) for cell in layout["quasi_identifiers"]]
         marks = [] if pattern is None else [pattern]
-        others = _comparable(session, relation, layout["others"])
+        others = [str(other) for other in layout["others"]]
         snapshot = take_snapshot(session, relation, [*cells, *marks, *others], room)
         _, oid, _ = find_relation(session, relation.quoted(session))
-        coded = _read(snapshot, column_types(session, oid), [*cells, *marks], others)
+        coded, ranked = _read(
+            snapshot, relation, column_types(session, oid), [*cells, *marks], others
+        )
         snapshot.drop()
         keys = sort_keys([coded[column].codes for column in (*cells, *marks)])
         _, first, combination = np.unique(keys, return_index=True, return_inverse=True)
@@ -182,7 +192,7 @@ class ShownRows:
             shown[column] = CellColumn.of_values(
                 coded[column].values, of_combination, is_spelled_once=False
             )
-        return cls(shown, combination, {c: coded[c] for c in others if c in coded})
+        return cls(shown, combination, ranked)
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,19 +200,19 @@ class SourceColumns:
     """The columns of a source whose rows are going to be published."""
 
     quasi_identifiers: list[CodedColumn]
-    others: Mapping[str, CodedColumn]  # the other columns with few values
+    others: Mapping[str, RankedColumn]
 
     @classmethod
     def of(cls, job: Job[Any]) -> Self:
         """Read the columns."""
         names = list(job.source.quasi_identifiers)
         others = [column for column in job.source.published if column not in names]
-        others = _comparable(job.session, job.source.relation, others)
-        coded = _coded(job, names, others)
-        return cls(
-            [coded[name] for name in names],
-            {name: coded[name] for name in others if name in coded},
-        )
+        if isinstance(job.records, CodedRecords):
+            columns = job.records.columns
+            ranked = {name: RankedColumn.of(columns[name]) for name in others}
+            return cls([columns[name] for name in names], ranked)
+        coded, ranked = _read(job.snapshot, job.source.relation, job.types, names, others)
+        return cls([coded[name] for name in names], ranked)
 
     @property
     def values(self) -> list[DistinctValues]:
@@ -224,7 +234,7 @@ class SourceColumns:
         """Show the records that have a combination of cells, and not -1."""
         published = np.flatnonzero(combination_of_record >= 0)
         others = {
-            name: CodedColumn(column.values, column.codes[published])
+            name: column._replace(codes=column.codes[published])
             for name, column in self.others.items()
         }
         return ShownRows(cells, combination_of_record[published], others)
@@ -232,35 +242,33 @@ class SourceColumns:
     def drop(self) -> None:
         """Remove the tables of the other columns before the transaction ends."""
         for column in self.others.values():
-            column.values.drop()
-
-
-def _comparable(session: Session, relation: Relation, columns: Sequence[str]) -> list[str]:
-    unequal = set(incomparable(session, relation, columns))
-    return [column for column in columns if column not in unequal]
-
-
-def _coded(
-    job: Job[Any], needed: Sequence[str], others: Sequence[str]
-) -> Mapping[str, CodedColumn]:
-    """Return columns, and others if they have few values."""
-    if not isinstance(job.records, CodedRecords):
-        return _read(job.snapshot, job.types, needed, others)
-    columns = job.records.columns
-    few = [name for name in others if len(columns[name].values.labels) <= MOST_IN_SAMPLE]
-    return {name: columns[name] for name in (*needed, *few)}
+            self.quasi_identifiers[0].values.session.fetch(f"DROP TABLE {column.table}")
 
 
 def _read(
     snapshot: Snapshot,
+    relation: Relation,
     types: Mapping[str, ColumnType],
     needed: Sequence[str],
     others: Sequence[str],
-) -> dict[str, CodedColumn]:
-    """Read columns, and others if they have few values."""
-    n_values = count_in_sample(snapshot, [types[name] for name in (*needed, *others)])
-    few = [name for name in others if n_values[name] <= MOST_IN_SAMPLE]
-    return read_columns(snapshot, [types[name] for name in (*needed, *few)], n_values)
+) -> tuple[dict[str, CodedColumn], dict[str, RankedColumn]]:
+    """Read columns with their values, and others, whose values may stay on the server."""
+    unequal = set(incomparable(snapshot.session, relation, others))
+    equal = [name for name in others if name not in unequal]
+    n_values = count_in_sample(snapshot, [types[name] for name in (*needed, *equal)])
+    few = [name for name in equal if n_values[name] <= _MOST_IN_SAMPLE]
+    coded = read_columns(snapshot, [types[name] for name in (*needed, *few)], n_values)
+    ranked = {}
+    for name in others:
+        if name in coded:
+            ranked[name] = RankedColumn.of(coded[name])
+        else:
+            ranked[name] = (
+                number_presence(snapshot, types[name])
+                if name in unequal
+                else number_column(snapshot, types[name], in_order=False)
+            )
+    return coded, ranked
 
 
 CODES: Final = 2**63
@@ -327,7 +335,8 @@ class NumberedRows:
                 if numbers.min(initial=0) < 0:
                     return None
                 is_code = column < n_cells and cells[column] in ends
-                found.append(numbers if is_code else numbers.astype(np.uint16))
+                kind = np.dtype(np.int64) if is_code else np.min_scalar_type(bases[column])
+                found.append(numbers.astype(kind, copy=False))
         sizes = np.diff(firsts, append=n_rows)
         return cls(cells, others, sizes, found[:n_cells], found[n_cells:], ends)
 
@@ -621,11 +630,13 @@ class CellNumbers:
         )
 
     def _join(self, name: str, value: str, alias: str) -> str:
-        tables, equal = self.tables, self._types[name].operator(self.session, "=")
-        column = tables.columns[name]
+        tables, column = self.tables, self.tables.columns[name]
+        stored = f"{alias}.{self.session.identifier(name)}"
+        matches = f"{value} {self._types[name].operator(self.session, '=')} {stored}"
+        if column.tells_presence:
+            matches = f"{presence(value)} = {presence(stored)}"
         return (
-            f" LEFT JOIN {tables.values} AS {alias}"
-            f" ON {value} {equal} {alias}.{self.session.identifier(name)}"
+            f" LEFT JOIN {tables.values} AS {alias} ON {matches}"
             f" AND {alias}.{tables.column_no} = {column.number}"
             f" AND {alias}.{tables.code} < {column.n_shown}"
         )

@@ -17,6 +17,7 @@ import numpy as np
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, number_as_seen, taken
 from kanon_db.catalog.entries import Publication
+from kanon_db.publications.codes import StoredColumn
 from kanon_db.publications.guarantees import check_exposure, measure_exposure
 from kanon_db.publications.kind import Job
 from kanon_db.publications.relations import DecodedRows, StagedRelations
@@ -42,9 +43,10 @@ from kanon_db.transfer.columns import (
 
 
 def digested_suffixes(layout: Mapping[str, Any]) -> Sequence[str]:
-    """Name the codes of the rows, from which these follow if all columns have them."""
-    stored = {name for name, *_ in layout.get("store", {}).get("columns", ())}
-    is_told = {layout.get("pattern"), *stored} >= set(layout["columns"])
+    """Name the codes of the rows, from which these follow if codes tell all values."""
+    stored = map(StoredColumn.read, layout.get("store", {}).get("columns", ()))
+    told = {column.name for column in stored if not column.tells_presence}
+    is_told = {layout.get("pattern"), *told} >= set(layout["columns"])
     return (VALUES, CODES) if is_told else ("",)
 
 

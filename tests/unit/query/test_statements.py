@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from kanon_db.answers.likelihoods import JointCondition, arrange
-from kanon_db.answers.rows.stored_types import ViewTypes
+from kanon_db.answers.rows.stored_types import StoredTypes
+from kanon_db.publications.codes import StoredColumn
 from kanon_db.query import expressions as ex
 from kanon_db.query._bind import Scope
 from kanon_db.query.check import check
@@ -49,10 +50,17 @@ class Statement(NamedTuple):
 
 
 class EmptyServer:
-    """Keeps the statements that it is asked; its relations have no rows."""
+    """Keeps the statements that it is asked; its relations have no rows, and its store no codes."""
 
-    def __init__(self) -> None:
+    def __init__(self, layout: CellLayout) -> None:
         self.asked: list[Statement] = []
+        self.known_cells: dict[str, Any] = {}
+        self.store = self
+        self.columns = {name: StoredColumn(name, 0, 0, of_classes=True) for name in layout.cells}
+        self.chunks: list[Any] = []
+
+    def values(self, name: str) -> str:
+        return f"SELECT i, v FROM {name}"
 
     def fetch(self, statement: str, *values: Any) -> list[dict[str, Any]]:
         self.asked.append(Statement(statement, values))
@@ -62,8 +70,8 @@ class EmptyServer:
 def written(text: str, layout: CellLayout = CELLS) -> Statement:
     query = check(parse_query(text), [Scope(RelationText("published", "t"), layout.columns)])
     aggregate = query.measures[0].aggregate
-    server: Any = EmptyServer()
-    ViewTypes(server, Request(query, aggregate, ()), layout, (), 0, lists_values=False)
+    server: Any = EmptyServer(layout)
+    StoredTypes(server, Request(query, aggregate, ()), layout, (), 1, lists_values=False)
     texts, values = zip(*server.asked, strict=True)
     return Statement("\n".join(texts), sum(values, ()))
 

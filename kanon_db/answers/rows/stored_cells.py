@@ -1,4 +1,4 @@
-"""Reads the distinct cells of columns as arrays, from the store of codes or the view."""
+"""Reads the distinct cells of columns as arrays, from the store of codes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.recoding.generalized_cells import Axis
 from kanon_db.answers.rows.cell_columns import (
     Cells,
+    Flags,
     KnownCells,
-    NotReadError,
     RangeColumn,
     RangeEnds,
     SetColumn,
@@ -24,14 +24,14 @@ from kanon_db.catalog.entries import Publication
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import labels, members_of, on_axis, place_of, texts
 from kanon_db.query.expressions import TEXT
-from kanon_db.query.layout import CellDescription, CellLayout, is_vague
-from kanon_db.query.sql import Constants, number_columns, speller, write
+from kanon_db.query.layout import CellDescription, CellLayout
+from kanon_db.query.sql import Constants
 from kanon_db.session.protocol import Row, Session, Value
 
 if TYPE_CHECKING:
     from kanon_db.publications.codes import Store
 
-_CELL: Final = [("n", ">i8"), ("hidden", "?"), ("known", ">f8")]
+_CELL: Final = [("hidden", "?"), ("known", ">f8")]
 _RANGE: Final = [
     *_CELL, ("low", ">i8"), ("high", ">i8"), ("is_null", "?"), ("from_all", "?"), ("to_all", "?"),
     ("first", ">i4"), ("last", ">i4"), ("own", ">f8"),
@@ -66,120 +66,68 @@ class StatementRunner(Protocol):
 
 
 @dataclass(frozen=True)
-class CellRelations:
+class StoredCells:
     """The distinct cells of a publication's columns, by their numbers."""
 
     layout: CellLayout
-    store: Store | None  # What has the numbers; without it, the view's cells get some
-    required: Sequence[ex.Expression] = ()  # What all rows of the view must meet
-    # How many records have each cell, of columns of the store some of whose cells are suppressed
+    store: Store
+    # How many records have each cell, of columns some of whose cells are suppressed
     counts: Mapping[str, FloatArray] = field(default_factory=dict)
-    # The codes that are read of columns of the store, ascending; their places become numbers
+    # The codes that are read, ascending, of columns of which not all are: their places are numbers
     met: Mapping[str, IntArray] = field(default_factory=dict)
 
     def cells(self, name: str, constants: Constants) -> str:
-        """Write the cells of a column: ``number``, ``cell``, ``records`` and ``hidden``."""
+        """Write the cells of a column: ``number``, ``cell`` and ``hidden``."""
+        column, met = self.store.columns[name], self.met.get(name)
+        source, number = f"({self.store.values(name)}) AS t", "t.i"
+        if met is not None:
+            is_met = np.zeros(column.n_values, dtype=np.bool_)
+            is_met[met] = True
+            bits = np.packbits(is_met, bitorder="little").tobytes().hex()
+            bound = constants.write(ex.Constant(rf"\x{bits}", TEXT))
+            source += f" WHERE get_bit((SELECT {bound}::bytea), t.i) = 1"
+            number = "(row_number() OVER (ORDER BY t.i) - 1)::int4"
+        written = (
+            f"SELECT {number} AS number, t.v AS cell, t.i >= {column.n_shown} AS hidden"
+            f" FROM {source}"
+        )
         cell = self.layout.cells[name]
-        if self.store is not None:
-            written = _write_cells(self.store, name, self.met.get(name), constants)
-        else:
-            written = self._cells_of_view(name, constants)
         if cell.labels is None:
             return written
         json = f"{constants.write(ex.Constant(cell.labels, TEXT))}::jsonb"
         members = members_of("t.cell", "l", texts(json))
         return (
-            f"SELECT t.number, {members} AS cell, t.records, t.hidden FROM ({written}) AS t"
+            f"SELECT t.number, {members} AS cell, t.hidden FROM ({written}) AS t"
             f" LEFT JOIN ({labels(json)}) AS l ON l.label = t.cell"
         )
 
-    def _cells_of_view(self, name: str, constants: Constants) -> str:
-        return (
-            "SELECT (dense_rank() OVER (ORDER BY d.h, d.k) - 1)::int4 AS number, d.c AS cell,"
-            f" d.n AS records, d.h AS hidden FROM ({self._alike([name], constants)}) AS d (h, k, c,"
-            " n)"
-        )
-
-    def _alike(self, names: Sequence[str], constants: Constants) -> str:
-        """Count the rows of the view with the same cells.
-
-        Of each column: whether they are hidden, what they are told apart by, and the cell itself.
-        """
-        shown = []
-        for name in names:
-            cell = self.layout.cells[name]
-            column, mark = f"c.{cell.column.sql}", "false"
-            if cell.mark is not None:
-                mark = f"substr(c.{self.layout.view.pattern}, {cell.mark}, 1) = '*'"
-            if not cell.column.type.is_grouped:  # conditions ask only whether it is NULL
-                column = key = f"NULLIF({column} IS NOT NULL, false)"
-            elif not is_vague(cell) and cell.column.type.category in (*ex.NUMBERS, "moment"):
-                key = column  # which the server puts in order faster than their texts
-            else:
-                key = f'{column}::text COLLATE "C"'
-            shown += [mark, key, column]
-        where = [write(part, speller("c"), constants) for part in self.required]
-        chosen = f" WHERE {' AND '.join(where)}" if where else ""
-        grouped = f" GROUP BY {', '.join(number_columns(len(shown)))}" if shown else ""
-        columns = ", ".join([*shown, "count(*)::int8"])
-        return f"SELECT {columns} FROM {self.layout.view.view} AS c{chosen}{grouped}"
-
-    def types(self, fetcher: Fetcher, names: Sequence[str], room: int) -> tuple[IntArray, IntArray]:
-        """Count the rows of the view with the same cells in some columns.
-
-        types: the numbers of cells, shape (n_types, n_columns). n: how many rows have each.
-        """
-        constants, places = Constants(), range(len(names))
-        named = [f"{one}{place}" for place in places for one in "hkc"]
-        numbers = [
-            f"dense_rank() OVER (ORDER BY a.h{place}, a.k{place}) - 1 AS i{place}"
-            for place in places
-        ]
-        fields = [*(f"int4send(t.i{place}::int4)" for place in places), "int8send(t.n)"]
-        size = 4 * len(names) + 8
-        (row,) = fetcher.fetch(
-            f"WITH t AS MATERIALIZED (SELECT {', '.join([*numbers, 'a.n'])} FROM ("
-            f"{self._alike(names, constants)}) AS a ({', '.join([*named, 'n'])}))"
-            f" SELECT (SELECT string_agg({' || '.join(fields)}, ''::bytea) FROM t"
-            f" WHERE (SELECT count(*) FROM t) <= {room // size}) AS types,"
-            f" (SELECT count(*) FROM t) AS n",
-            *constants.bound,
-        )
-        if row["types"] is None and row["n"]:
-            raise NotReadError
-        read = np.frombuffer(row["types"] or b"", [("i", ">i4", (len(names),)), ("n", ">i8")])
-        return read["i"].astype(np.int64), read["n"].astype(np.int64)
-
     def read(self, fetcher: Fetcher, names: Sequence[str]) -> dict[str, KnownCells]:
-        """Read the cells of columns in one statement."""
-        constants, written, readers = Constants(), list[str](), list[_Reader]()
+        """Read the cells of columns, those of sets and ranges in one statement."""
+        constants, written, readers = Constants(), list[str](), dict[str, _Reader]()
         for place, name in enumerate(names):
             kind = self.layout.cells[name].kind
-            write = {"value": self._values, "set": self._sets, "range": self._ranges}[kind]
-            sql, read = write(name, constants, place)
-            written.append(f"(\n{sql}\n) AS q{place}")
-            readers.append(read)
-        if not written:
-            return {}
-        (row,) = fetcher.fetch(f"SELECT * FROM {' CROSS JOIN '.join(written)}", *constants.bound)
-        return {name: read(row) for name, read in zip(names, readers, strict=True)}
+            if kind != "value":
+                write = self._sets if kind == "set" else self._ranges
+                sql, readers[name] = write(name, constants, place)
+                written.append(f"(\n{sql}\n) AS q{place}")
+        row: Mapping[str, Any] = {}
+        if written:
+            given = f"SELECT * FROM {' CROSS JOIN '.join(written)}"
+            (row,) = fetcher.fetch(given, *constants.bound)
+        return {
+            name: readers[name](row) if name in readers else self._values(name) for name in names
+        }
 
-    def _values(self, name: str, constants: Constants, place: int) -> tuple[str, _Reader]:
-        known = "0::float8"
-        sql = (
-            f"SELECT string_agg({_PACKED.format(known)}, ''::bytea ORDER BY c.number) AS c{place}"
-            f" FROM ({self.cells(name, constants)}) AS c"
-        )
+    def _values(self, name: str) -> KnownCells:
+        column = self.store.columns[name]
+        codes = self.met.get(name, np.arange(column.n_values))
+        known = np.zeros(codes.size)
 
-        def write(inner: Constants) -> str:
-            return f"SELECT c.number AS i, c.cell AS v FROM ({self.cells(name, inner)}) AS c"
+        def write(constants: Constants) -> str:
+            return f"SELECT c.number AS i, c.cell AS v FROM ({self.cells(name, constants)}) AS c"
 
-        def read(row: Mapping[str, Any]) -> KnownCells:
-            cells = self._cells(name, np.frombuffer(row[f"c{place}"] or b"", np.dtype(_CELL)))
-            domain = ColumnValues(write, cells.n.size)
-            return ValueColumn(name, cells, domain, self.layout.rarity)
-
-        return sql, read
+        cells = self._cells(name, codes >= column.n_shown, known)
+        return ValueColumn(name, cells, ColumnValues(write, codes.size), self.layout.rarity)
 
     def _sets(self, name: str, constants: Constants, place: int) -> tuple[str, _Reader]:
         cell = self.layout.cells[name]
@@ -201,7 +149,8 @@ class CellRelations:
         )
 
         def read(row: Mapping[str, Any]) -> KnownCells:
-            cells = self._cells(name, np.frombuffer(row[f"c{place}"] or b"", np.dtype(_CELL)))
+            packed = np.frombuffer(row[f"c{place}"] or b"", np.dtype(_CELL))
+            cells = self._cells(name, packed["hidden"], packed["known"])
             members = np.frombuffer(row[f"m{place}"] or b"", np.dtype(_MEMBER))
             return SetColumn(
                 name, cells, _texts(row[f"v{place}"] or [], cell),
@@ -256,7 +205,7 @@ class CellRelations:
                 packed["low"].astype(np.int64), packed["high"].astype(np.int64),
                 packed["is_null"], packed["from_all"], packed["to_all"], at, of_ends,
             )  # fmt: skip
-            cells = self._cells(name, packed)
+            cells = self._cells(name, packed["hidden"], packed["known"])
             return RangeColumn(
                 name, cell,
                 Cells(cells.n, cells.u, cells.hidden, ends.anything, ends.endless),
@@ -265,11 +214,10 @@ class CellRelations:
 
         return sql, read
 
-    def _cells(self, name: str, packed: Any) -> Cells:
-        none = np.zeros(packed.size, dtype=np.bool_)
-        u = 1 - packed["known"].astype(np.float64)
-        n = self.counts.get(name, packed["n"].astype(np.float64))
-        return Cells(n, u, packed["hidden"], none, none)
+    def _cells(self, name: str, hidden: Flags, known: Any) -> Cells:
+        none, n = np.zeros(hidden.size, dtype=np.bool_), np.ones(hidden.size)
+        u = 1 - known.astype(np.float64)
+        return Cells(self.counts.get(name, n), u, hidden, none, none)
 
     def _axis(self, name: str, constants: Constants, place: int) -> str:
         type_ = self.layout.cells[name].column.type
@@ -321,22 +269,9 @@ class CellRelations:
         return ranks[0][:, 0], ranks[0][:, 1], ranks[1][:, 0], ranks[1][:, 1], known[0], known[1]
 
 
-def _write_cells(store: Store, name: str, met: IntArray | None, constants: Constants) -> str:
-    """Write the stored cells of a column; how many records each has is not among its values."""
-    source, number = f"({store.values(name)}) AS t", "t.i"
-    if met is not None:
-        codes = constants.texts(tuple(map(str, met.tolist())))
-        source += f" WHERE t.i = ANY ({codes}::int4[])"
-        number = "(row_number() OVER (ORDER BY t.i) - 1)::int4"
-    return (
-        f"SELECT {number} AS number, t.v AS cell, 1 AS records,"
-        f" t.i >= {store.columns[name].n_shown} AS hidden FROM {source}"
-    )
-
-
 _Reader = Callable[[Mapping[str, Any]], KnownCells]
 
-_PACKED: Final = "int8send(c.records::int8) || boolsend(c.hidden) || float8send({}::float8)"
+_PACKED: Final = "boolsend(c.hidden) || float8send({}::float8)"
 
 
 def _texts(values: Sequence[str | None], cell: CellDescription) -> Domain:
