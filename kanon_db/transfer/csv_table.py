@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import Final, NoReturn, Self, TextIO
+from typing import Final, NoReturn, TextIO
 
 import psycopg
 
@@ -62,11 +62,6 @@ _MOST_SHAPES: Final = 1000
 _LIMITS: Final = ("54000", "54011")
 """What a server says of rows that are too wide for it."""
 
-_HOUSEHOLDS: Final = re.compile(
-    "(?i)(?:^|[^a-z])(?:hh|household|haushalts?|famil(?:y|ie|ien))_?(?:id|no|nr|num(?:ber|mer)?|key|code)$"
-)
-"""Names of columns whose values several people have."""
-
 _MONTHS: Final = "janfebmaraprmayjunjulaugsepoctnovdec"
 
 
@@ -89,15 +84,19 @@ class StagedFile:
     ) -> None:
         self.header = list(header)
         self.table = temporary_table(session, "load")  # quoted
-        self.n_empty = 0
+        self.is_kept = False  # Whether its types are those of a registered source
         self._session = session
         self._file = file
         self._reading = reading
+        self._blanks = session.literal(BLANKS)
+        self._dates = (
+            DateFormat(reading.date_format, reading.first_year) if reading.date_format else None
+        )
         self._places = {column: n for n, column in enumerate(header, start=1)}
         self._names = {column: session.identifier(column) for column in header}
         self._shapes: dict[str, Shapes] = {}
         self._samples: dict[str, set[str]] = {}
-        self._n_records = self._n_lines = 0
+        self.n_records = self._n_lines = 0  # Of the file, with empty lines; before the records
         columns = ", ".join(f"{name} text" for name in self._names.values())
         session.fetch(f"CREATE TEMPORARY TABLE {self.table} ({columns}) ON COMMIT DROP")
 
@@ -113,13 +112,13 @@ class StagedFile:
                 try:
                     with cursor.copy(statement.encode()) as copy:
                         copy.write(b"\n")  # so that the end of a line is known in the first one
-                        for block in self._file.records(text, self.header, n_lines):
+                        for block in self._file.records(text, len(self.header), n_lines):
                             copy.write(block)
                             session.heartbeat()
                 except psycopg.Error as error:
                     context = error.diag.context or ""
                     raise
-                self._n_records = cursor.rowcount
+                self.n_records = cursor.rowcount
         except DatabaseError as error:
             line = re.search(r"^COPY [^,]+,\D*([0-9]+)", context)
             where = f"{self._file.path.name}, line {int(line[1]) + n_lines - 1}" if line else ""
@@ -128,8 +127,6 @@ class StagedFile:
             if not where or not error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
                 raise
             raise self._misfit(where) from None
-        if len(self.header) > 1:
-            self.n_empty = self._n(f"(SELECT FROM {self.table} AS r WHERE r.* IS NULL)")
 
     def _misfit(self, where: str) -> InvalidParameterError:
         n, delimiter = len(self._places) - self._file.ends_open, self._file.delimiter
@@ -143,8 +140,8 @@ class StagedFile:
 
     @property
     def _records(self) -> str:
-        """The records, without those that have no value."""
-        return f"{self.table} AS r WHERE {'NOT r.* IS NULL' if self.n_empty else 'true'}"
+        """The records, without those that have no value, unless of one column."""
+        return f"{self.table} AS r WHERE {'NOT r.* IS NULL' if len(self._places) > 1 else 'true'}"
 
     def _n(self, rows: str, what: str = "*") -> int:
         return int(fetch_one(self._session, f"SELECT count({what}) AS n FROM {rows} AS t")["n"])
@@ -177,24 +174,24 @@ class StagedFile:
         shown = f' ("{column}")' if column.isprintable() else ""
         return f"{self._file.path.name}, line {line}, column {self._places[column]}{shown}"
 
-    def infer(
-        self, given: Mapping[str, ValueType], date_format: DateFormat | None
-    ) -> dict[str, ValueType]:
+    def infer(self, given: Mapping[str, ValueType]) -> dict[str, ValueType]:
         """Return the type of each column: the given one, or one that all values have."""
-        self._count_shapes(given, date_format)
-        chosen = {column: self._choose(column, self._reading.decimal, date_format,
-                                       given.get(column)) for column in self.header}  # fmt: skip
+        self._count_shapes(given)
+        chosen = {
+            column: self._choose(column, given.get(column), self._reading.decimal)
+            for column in self.header
+        }
         signs = {kind.decimal for kind in chosen.values()} - {""}
         for column, kind in chosen.items():
             if len(signs) == 1 and (sign := min(signs)) in kind.doubt:
                 # What other columns prove holds of the whole file.
-                proven = self._choose(column, sign, date_format, given.get(column))
+                proven = self._choose(column, given.get(column), sign)
                 if proven.sql in NUMBERS:
                     note = f"as in other columns, decimal => '{sign}'"
                     chosen[column] = replace(proven, note=note)
         patterns = [kind.pattern for kind in chosen.values()]
-        if date_format is not None and date_format.type.pattern not in patterns:
-            self._refuse_dates(date_format, [name for name in self.header if name not in given])
+        if self._dates is not None and self._dates.type.pattern not in patterns:
+            self._refuse_dates(self._dates, [name for name in self.header if name not in given])
         return {
             column: self._as_given(column, given[column], kind)
             if column in given
@@ -237,9 +234,9 @@ class StagedFile:
             " precision, date, timestamp, text",
         )
 
-    def _count_shapes(self, given: Mapping[str, ValueType], date_format: DateFormat | None) -> None:
+    def _count_shapes(self, given: Mapping[str, ValueType]) -> None:
         """Count the shapes of the columns that may be something else than texts."""
-        share = min(100.0, 100.0 * _SAMPLE / max(self._n_records, 1))
+        share = min(100.0, 100.0 * _SAMPLE / max(self.n_records, 1))
         rows = self._session.fetch(
             f"SELECT ARRAY[{', '.join(map(self._text, self.header))}] AS texts"
             f" FROM {self.table} AS r TABLESAMPLE BERNOULLI ({share}) REPEATABLE (0)"
@@ -247,7 +244,7 @@ class StagedFile:
         for place, column in enumerate(self.header):
             self._samples[column] = {row["texts"][place] for row in rows} - {None}
             is_open = given[column].category in ("N", "D") if column in given else may_be_typed(
-                [row["texts"][place] for row in rows if row["texts"][place]], date_format
+                [row["texts"][place] for row in rows if row["texts"][place]], self._dates
             )  # fmt: skip
             self._shapes[column] = self._count_shapes_of(column) if is_open else Shapes(known=False)
 
@@ -268,21 +265,16 @@ class StagedFile:
                 shapes.counts[shape.replace("9", "0", 1) if row["is_zero"] else shape] += n
         return shapes
 
-    def _choose(
-        self,
-        column: str,
-        decimal: str | None,
-        date_format: DateFormat | None,
-        given: ValueType | None,
-    ) -> ValueType:
+    def _choose(self, column: str, given: ValueType | None, decimal: str | None) -> ValueType:
         """Return the first type that all texts of a column have."""
         shapes, failed = self._shapes[column], None
         is_number = given is not None and given.category == "N"
         unit = unit_of(shapes) if is_number else ""
         if unit:
             shapes = without_unit(shapes, unit)
-        first_year = self._reading.first_year
-        for kinds in likely_types(shapes, self._file.delimiter, decimal, date_format, first_year):
+        for kinds in likely_types(
+            shapes, self._file.delimiter, decimal, self._dates, self._reading.first_year
+        ):
             numbers = kinds[0].sql in NUMBERS or bool(kinds[0].doubt)
             if given is not None and not (numbers if is_number else kinds[0].may_fail):
                 continue
@@ -293,7 +285,7 @@ class StagedFile:
             if readable:
                 formats = " or ".join(kind.note.removeprefix("read as ") for kind in kinds)
                 return replace(TEXT, note=f"day or month first? {formats}", doubt="date")
-            if date_format is not None and kinds[0].pattern == date_format.type.pattern:
+            if self._dates is not None and kinds[0].pattern == self._dates.type.pattern:
                 self._require_readable(column, kinds[0])
             failed = failed or kinds[0]
         return TEXT if failed is None else replace(TEXT, note=self._no_days(column, failed))
@@ -314,7 +306,7 @@ class StagedFile:
 
     def _annotate(self, column: str, kind: ValueType) -> ValueType:
         """Keep texts where numbers would merge them, and say what else is worth knowing."""
-        text, shapes, notes = self._text(column), self._shapes[column], [kind.note]
+        shapes, notes = self._shapes[column], [kind.note]
         if kind.sql in NUMBERS and (n := self._n_alike(column, kind)):
             said = f"{n:,} numbers are written in several ways, such as with another last 0"
             kind, notes = TEXT, [f"{said}, as codes are: kept as texts, or {as_type(kind.sql)}"]
@@ -332,11 +324,6 @@ class StagedFile:
                 else f"all {shapes.n():,} times are at {' or '.join(sorted(hours))} o'clock, as"
                 " days begin in another time zone: the day may be the one before or after"
             )
-        if re.search(_HOUSEHOLDS, column):
-            values = f"(SELECT {text} AS v FROM {self.table} AS r) AS texts GROUP BY v"
-            if n := self._n(f"(SELECT FROM {values} HAVING count(*) > 1)"):
-                notes.append(f"{n:,} of its values are those of several records: if these are the"
-                             " members of a household, k and l count members")  # fmt: skip
         return replace(kind, note="; ".join(filter(None, notes)))
 
     def _n_alike(self, column: str, kind: ValueType) -> int:
@@ -380,51 +367,48 @@ class StagedFile:
             " date_format => 'MM/DD/YYYY'",
         )
 
-    def _losses(self, column: str, kind: ValueType) -> Iterator[tuple[str, str, str]]:
-        """Yield what a type takes from values: when, what is said of it, or what to do instead."""
-        value, text, sql = self._expression(column, kind), self._text(column), kind.sql
-        zoned = f"{text} ~ {self._session.literal(ZONED)}"
-        is_local = "with time zone" not in sql
-        wide = MOMENT if "with time zone" in sql else "timestamp"
-        if kind.category == "S":
-            raw = self._raw(column)
-            yield f"rtrim({value}::text) <> rtrim({raw})", "", "name a longer type, or text"
-        elif kind.category == "V":
-            yield f"{value}::text <> {text}", "", "name bit with the length that all values have"
-        elif sql.startswith(("numeric(", "real", "double precision")):
-            exact = self._expression(column, replace(kind, sql="numeric"))
-            yield f"{value}::text::numeric <> {exact}", f"are rounded to {sql}", ""
-        elif sql == "date" or sql.startswith("timestamp"):
-            if is_local:
-                midnight = f" AND {text} !~ '[ T]00:00(:00([.]0*)?)?[^:.0-9]'"
-                hint = ("its day depends on the time zone: load it as timestamp with time zone,"
-                        " and register a view that says AT TIME ZONE")  # fmt: skip
-                yield zoned + (midnight if sql == "date" else ""), "", hint
-            exact = self._expression(column, replace(kind, sql=wide))
-            lost = "lose their time of day" if sql == "date" else f"are rounded to {sql}"
-            yield f"{value} <> {exact}", lost, ""
-
     def require_whole(self, column: str, kind: ValueType) -> str:
         """Refuse a type that would cut texts or zones; say how many numbers and times it rounds."""
         self._require_readable(column, kind)
-        notes = []
-        for condition, lost, hint in self._losses(column, kind):
-            if n := self._n(f"(SELECT FROM {self.table} AS r WHERE {condition})"):
-                if hint:
-                    raise InvalidParameterError(
-                        f"a value does not fit into {kind.sql}",
-                        detail=self._place(column, self._line(condition)),
-                        hint=hint,
-                    )
-                notes.append(f"{n:,} of its values {lost}")
-        return "; ".join(notes)
+        value, text, sql = self._expression(column, kind), self._text(column), kind.sql
+        if kind.category == "S":
+            raw = self._raw(column)
+            self._require(column, kind, f"rtrim({value}::text) = rtrim({raw})",
+                          "name a longer type, or text")  # fmt: skip
+        elif kind.category == "V":
+            self._require(column, kind, f"{value}::text = {text}",
+                          "name bit with the length that all values have")  # fmt: skip
+        is_moment = sql == "date" or sql.startswith("timestamp")
+        if is_moment and "with time zone" not in sql:
+            zoned = f"{text} !~ {self._session.literal(ZONED)}"
+            midnight = f"{text} ~ '[ T]00:00(:00([.]0*)?)?[^:.0-9]'"
+            self._require(
+                column, kind, f"{zoned} OR {midnight}" if sql == "date" else zoned,
+                "its day depends on the time zone: load it as timestamp with time zone, and"
+                " register a view that says AT TIME ZONE",
+            )  # fmt: skip
+        elif not is_moment and not sql.startswith(("numeric(", "real", "double precision")):
+            return ""
+        wide = "numeric" if not is_moment else MOMENT if "with time zone" in sql else "timestamp"
+        exact = self._expression(column, replace(kind, sql=wide))
+        lost = "lose their time of day" if sql == "date" else f"are rounded to {sql}"
+        rows = f"{self.table} AS r WHERE {value}::text::{wide} <> {exact}"
+        return f"{n:,} of its values {lost}" if (n := self._n(f"(SELECT FROM {rows})")) else ""
 
-    def notes(self, types: Mapping[str, ValueType]) -> dict[str, str]:
+    def _require(self, column: str, kind: ValueType, condition: str, hint: str) -> None:
+        if self._n(f"(SELECT FROM {self.table} AS r WHERE NOT ({condition}))"):
+            place = self._place(column, self._line(f"NOT ({condition})"))
+            raise InvalidParameterError(
+                f"a value does not fit into {kind.sql}", detail=place, hint=hint
+            )
+
+    def notes(
+        self, types: Mapping[str, ValueType], odd: Mapping[str, tuple[int, int]]
+    ) -> dict[str, str]:
         """Say of each column what is worth knowing, but none of its values."""
-        blanks = self._blanks([name for name, kind in types.items() if kind.sql == "text"])
         notes = {}
         for column, kind in types.items():
-            n_blank, n_empty = blanks.get(column, (0, 0))
+            n_blank, n_empty = odd[column]
             said = [
                 # Where there is no header line, a record is taken for it.
                 "its name could be a value: if the file has no header line, write one"
@@ -448,38 +432,33 @@ class StagedFile:
         line = self._line(f"{self._text(column)} {sign} {self._session.literal(near.pattern)}")
         return near.note.replace("LINE", f"{line}")
 
-    def _blanks(self, columns: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """Count texts with blanks around them, and empty ones."""
-        shapes = {column: self._shapes[column] for column in columns}
-        unknown = [column for column in columns if not shapes[column].known]
-        numbers: Iterator[int] = iter(())
-        if unknown:
-            blanks = self._session.literal(BLANKS)
-            counts = ", ".join(
-                f"count(*) FILTER (WHERE {text} <> btrim({text}, {blanks})),"
-                f" count(*) FILTER (WHERE {text} = '')"
-                for text in map(self._raw, unknown)
-            )
-            row = fetch_one(self._session, f"SELECT ARRAY[{counts}] AS n FROM {self.table} AS r")
-            numbers = map(int, row["n"])
-        return {
-            column: (one.n_blank, one.n_empty) if one.known else (next(numbers), next(numbers))
-            for column, one in shapes.items()
-        }
+    def count(
+        self, types: Mapping[str, ValueType]
+    ) -> tuple[int, int, dict[str, int], dict[str, tuple[int, int]]]:
+        """Count records, those that are the same as an earlier one, and by column missing values.
 
-    def count(self, types: Mapping[str, ValueType]) -> tuple[int, int, dict[str, int]]:
-        """Count records, those that are the same as an earlier one, and values that are missing."""
-        counts = ", ".join(
-            f"count({self._raw(name) if _is_text(kind) else self._text(name)})"
-            for name, kind in types.items()
-        )
+        Of texts, count those with blanks around them, and empty ones, too.
+        """
+        counts = []
+        for name, kind in types.items():
+            raw = self._raw(name)
+            counts.append(f"count({raw if _is_text(kind) else self._text(name)})")
+            for odd in (f"{raw} <> btrim({raw}, {self._blanks})", f"{raw} = ''"):
+                is_odd = odd if kind.sql == "text" and not self._is_bare(name) else "false"
+                counts.append(f"count(*) FILTER (WHERE {is_odd})")
         row = fetch_one(
-            self._session, f"SELECT count(*) AS n, ARRAY[{counts}] AS known FROM {self._records}"
+            self._session,
+            f"SELECT count(*) AS n, ARRAY[{', '.join(counts)}] AS counts FROM {self._records}",
         )
-        n = int(row["n"])
+        n, each = int(row["n"]), [*map(int, row["counts"])]
         different = f"(SELECT FROM {self._records} GROUP BY hash_record_extended(r.*, 0))"
-        known = zip(types, map(int, row["known"]), strict=True)
-        return n, n - self._n(different), {column: n - has for column, has in known if has < n}
+        missing = {name: n - known for name, known in zip(types, each[::3], strict=True)}
+        return (
+            n,
+            n - self._n(different),
+            {name: n_missing for name, n_missing in missing.items() if n_missing},
+            dict(zip(types, zip(each[1::3], each[2::3], strict=True), strict=True)),
+        )
 
     def select(self, types: Mapping[str, ValueType]) -> str:
         """Return the statement that reads the values."""
@@ -489,33 +468,32 @@ class StagedFile:
         ]
         return f"SELECT {', '.join(columns)} FROM {self._records}"
 
-    def is_without_values(self, column: str) -> bool:
-        """Tell whether all values of a column are missing."""
-        return not self._n(f"(SELECT {self._text(column)} AS v FROM {self.table} AS r)", "v")
+    def _is_bare(self, column: str) -> bool:
+        """Tell whether its shapes say that no text is empty, or has blanks around it."""
+        shapes = self._shapes.get(column)
+        return shapes is not None and shapes.known and not shapes.n_blank and not shapes.n_empty
 
     def _raw(self, column: str) -> str:
         """Return the text of a value, as it is, or NULL if it means so."""
-        text, literal = f"r.{self._names[column]}", self._session.literal
-        if self._reading.trim:
-            text = f"btrim({text}, {literal(BLANKS)})"
-        if null := self._reading.null_texts:
-            words = ", ".join(map(literal, null))
-            bare = f"btrim({text}, {literal(BLANKS)})"
-            text = f"CASE WHEN {bare} IN ({words}) THEN NULL ELSE {text} END"
-        return text
+        own, words = (
+            f"r.{self._names[column]}",
+            map(self._session.literal, self._reading.null_texts),
+        )
+        bare = f"btrim({own}, {self._blanks})"
+        text = bare if self._reading.trim else own
+        null = ", ".join(words)
+        return f"CASE WHEN {bare} IN ({null}) THEN NULL ELSE {text} END" if null else text
 
     def _text(self, column: str) -> str:
         """Return the text of a value that may be no text: without blanks, and NULL if empty."""
-        text, shapes = self._raw(column), self._shapes.get(column)
-        if shapes is not None and shapes.known and not shapes.n_blank and not shapes.n_empty:
-            return text
-        return f"nullif(btrim({text}, {self._session.literal(BLANKS)}), '')"
+        text = self._raw(column)
+        return text if self._is_bare(column) else f"nullif(btrim({text}, {self._blanks}), '')"
 
     def _rewritten(self, column: str, kind: ValueType) -> str:
         """Return the text of a value, and of a date as PostgreSQL reads it."""
         text, literal = self._text(column), self._session.literal
         if kind.unit:  # the order matters: a minus may stand before the unit
-            text = f"btrim(replace({text}, {literal(kind.unit)}, ''), {literal(BLANKS)})"
+            text = f"btrim(replace({text}, {literal(kind.unit)}, ''), {self._blanks})"
         for pattern, iso in kind.rewrites:
             text = f"regexp_replace({text}, {literal(pattern)}, {literal(iso)})"
         return text
@@ -550,7 +528,7 @@ class StagedFile:
         """Refuse a value that does not have the type that it was said to have."""
         if self._can_read(column, kind):
             return
-        low, high = 0, self._n_records
+        low, high = 0, self.n_records
         while high - low > 1:  # the first `low` records can be read, the first `high` cannot
             middle = (low + high) // 2
             if self._can_read(column, kind, middle):
@@ -562,7 +540,11 @@ class StagedFile:
             f"a value cannot be read as {kind.sql}",
             detail=self._place(column, self._line("true", high)),
             hint=f"correct it, or say what means that a value is missing (null => 'TEXT'){sign};"
-            f' or load the column as text: types => \'{{"{column}": "text"}}\'',
+            + (
+                " or make the registered table anew, with other types: anew => true"
+                if self.is_kept
+                else f' or load the column as text: types => \'{{"{column}": "text"}}\''
+            ),
         )
 
 
@@ -624,9 +606,6 @@ def load_csv(
             hint="choose another name, or pass replace => true",
         )
     named = read_object(reading.types or {}, "types")
-    date_format = (
-        DateFormat(reading.date_format, reading.first_year) if reading.date_format else None
-    )
     file = CsvFile.of(path, reading)
     with file.open(errors=MARKED_BYTES) as text:
         given_names, n_lines = file.header(text)
@@ -637,24 +616,29 @@ def load_csv(
         session.phase("copying the file")
         staged.copy(text, n_lines)
     unnamed = [name for name, old in zip(header, given_names, strict=True) if not old.strip(BLANKS)]
-    stay = staged.drop_unnamed(unnamed)
-    given = staged.find_types(named)
+    n_dropped = len(unnamed) - len(staged.drop_unnamed(unnamed))
     session.phase("inferring types")
-    types = staged.infer(given, date_format)
-    kept = _Kept.of(session, target) if replace else None
-    is_bound = replace and must_keep is not None and must_keep(target)
-    if is_bound and kept is not None:
-        types = kept.types(types, named, staged)
-    new_types = {column: _FULL.get(types[column].sql, types[column].sql) for column in types}
-    is_kept = kept is not None and kept.fits(new_types)
-    notes = staged.notes(types)
-    if is_bound and not is_kept:
-        raise _other_columns(target, kept, new_types, notes)
+    kept = _columns_of(session, target) if replace else {}
+    if replace and must_keep is not None and must_keep(target):
+        staged.is_kept = True
+        named = {**{name: own for name, own in kept.items() if name in staged.header}, **named}
+    given = staged.find_types(named)
+    if staged.is_kept:
+        _require_same_columns(
+            target, kept, {name: given[name].sql if name in given else "" for name in staged.header}
+        )
+    types = staged.infer(given)
+    session.phase("reading the values")
+    count, duplicates, missing, odd = staged.count(types)
+    notes = staged.notes(types, odd)
     for column, note in names_notes.items():
         if column in staged.header:
             notes[column] = "; ".join(filter(None, [note, notes.get(column)]))
-    session.phase("reading the values")
-    count, duplicates, missing = staged.count(types)
+    counts = {
+        "empty lines left out": staged.n_records - count,
+        "columns without a name and a value left out": n_dropped,
+        "records that repeat an earlier one": duplicates,
+    }
     preview = CsvPreview(
         file.delimiter,
         encoding_name(file.encoding),
@@ -663,14 +647,15 @@ def load_csv(
         missing,
         count,
         duplicates,
-        _remarks(staged, duplicates, [name for name in unnamed if name not in stay]),
+        [f"{what}: {n:,}" for what, n in counts.items() if n],
     )
     if on_found is not None:
         on_found(preview)
     session.phase("writing the table")
     if not dry_run:
+        new = {name: _FULL.get(types[name].sql, types[name].sql) for name in staged.header}
         try:
-            if is_kept:
+            if [*kept.items()] == [*new.items()]:
                 session.fetch(f"TRUNCATE {target}")
                 session.fetch(f"INSERT INTO {target} {staged.select(types)}")
             else:
@@ -694,114 +679,48 @@ def _too_wide(where: str) -> InvalidParameterError:
     )
 
 
-def _remarks(staged: StagedFile, duplicates: int, dropped: Sequence[str]) -> list[str]:
-    counts = {
-        "empty lines left out": staged.n_empty,
-        "columns without a name and a value left out": len(dropped),
-        "records that repeat an earlier one": duplicates,
-    }
-    return [f"{what}: {n:,}" for what, n in counts.items() if n]
-
-
 _FULL: Final = {"timestamp": "timestamp without time zone"}
-_WIDER: Final = (NUMBERS, ("date", *_FULL.values()))
-"""Types that hold all values of those before them."""
 
 
-_TEXTS: Final = ("text", "character varying", "character")
-_CATEGORIES: Final = dict.fromkeys(NUMBERS, "N")
-
-
-def _holds(wider: str, sql: str) -> bool:
-    own = _FULL.get(sql, sql)
-    return wider == own or any(
-        wider in order and own in order[: order.index(wider)] for order in _WIDER
+def _columns_of(session: PsycopgSession, target: str) -> dict[str, str]:
+    """Return the types of a table that can be filled anew as it is, without code of others."""
+    rows = session.fetch(
+        "SELECT a.attname::text AS name, format_type(a.atttypid, a.atttypmod) AS type"
+        " FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid"
+        " WHERE c.oid = to_regclass($1::text) AND a.attnum > 0 AND NOT a.attisdropped"
+        " AND c.relkind = 'r' AND NOT c.relispartition AND NOT c.relhassubclass"
+        " AND NOT c.relhastriggers AND NOT c.relhasrules AND NOT c.relrowsecurity"
+        " AND (SELECT u.oid FROM pg_roles AS u WHERE u.rolname = current_user) = c.relowner"
+        " ORDER BY a.attnum",
+        target,
     )
+    return {row["name"]: row["type"] for row in rows}
 
 
-class _Kept:
-    """A table that stays the same table while its records are replaced."""
-
-    def __init__(self, columns: Mapping[str, str]) -> None:
-        self._columns = dict(columns)
-
-    @classmethod
-    def of(cls, session: PsycopgSession, target: str) -> Self | None:
-        """Look at a table; None if there is none, or code of others could run when it is filled."""
-        rows = session.fetch(
-            "SELECT a.attname::text AS name, format_type(a.atttypid, a.atttypmod) AS type"
-            " FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid"
-            " WHERE c.oid = to_regclass($1::text) AND a.attnum > 0 AND NOT a.attisdropped"
-            " AND c.relkind = 'r' AND NOT c.relispartition AND NOT c.relhassubclass"
-            " AND NOT c.relhastriggers AND NOT c.relhasrules AND NOT c.relrowsecurity"
-            " AND (SELECT u.oid FROM pg_roles AS u WHERE u.rolname = current_user) = c.relowner"
-            " ORDER BY a.attnum",
-            target,
-        )
-        return cls({row["name"]: row["type"] for row in rows}) if rows else None
-
-    def fits(self, types: Mapping[str, str]) -> bool:
-        """Tell whether it has these columns, in this order."""
-        return list(self._columns.items()) == list(types.items())
-
-    def types(
-        self, types: Mapping[str, ValueType], named: Collection[str], staged: StagedFile
-    ) -> dict[str, ValueType]:
-        """Return types as which it can hold the values: wider ones, where it has them."""
-        chosen = dict(types)
-        for column, own in self._columns.items():
-            if column not in types or column in named:
-                continue
-            kind, plain = types[column], re.sub(r"\(.*?\)", "", own)
-            if plain in _TEXTS:
-                note = f"{own}, as in the registered table" if kind.sql != "text" else kind.note
-                chosen[column] = ValueType(own, category="S" if own != "text" else "", note=note)
-                staged.require_whole(column, chosen[column])
-            elif _holds(plain, kind.sql) or (kind == TEXT and staged.is_without_values(column)):
-                chosen[column] = replace(kind, sql=own, category=_CATEGORIES.get(kind.sql, "D"))
-                rounded = staged.require_whole(column, chosen[column])
-                note = "; ".join(filter(None, [kind.note, rounded]))
-                chosen[column] = replace(chosen[column], category="", note=note)
-        return chosen
-
-    def other(self, types: Mapping[str, str]) -> list[str]:
-        """Return the columns whose types differ."""
-        return [name for name, kind in self._columns.items() if types.get(name, kind) != kind]
-
-    def difference(self, types: Mapping[str, str]) -> str:
-        """Say which columns differ."""
-        gone = [name for name in self._columns if name not in types]
-        added = [name for name in types if name not in self._columns]
-        other = [
-            f'"{name}" would be {types[name]} instead of {self._columns[name]}'
-            for name in self.other(types)
-        ]
-        parts = [
-            f"without {', '.join(gone)}" if gone else "",
-            f"with {', '.join(added)}" if added else "",
-            *other,
-        ]
-        return "; ".join(filter(None, parts)) or "in another order"
-
-
-def _other_columns(
-    target: str, kept: _Kept | None, types: Mapping[str, str], notes: Mapping[str, str]
-) -> InUseError:
-    if kept is None:
-        return InUseError(
+def _require_same_columns(target: str, kept: Mapping[str, str], types: Mapping[str, str]) -> None:
+    """Refuse to make another table of a registered source."""
+    if not kept:
+        raise InUseError(
             "the table is a registered source, and cannot be filled anew as it is",
             detail=f"table {target}: it belongs to another role, or has triggers, rules, policies,"
             " partitions or children",
             hint="load the file into a table of your own, or make this one anew, and register it"
             " again: anew => true",
         )
-    return InUseError(
-        "the table is a registered source, and the file has other columns",
-        detail=f"table {target}: {kept.difference(types)}",
-        hint="".join(f'"{name}": {notes[name]}; ' for name in kept.other(types) if name in notes)
-        + "say so if they are the same: rename => 'OLD=NEW', types => '{\"COLUMN\": \"TYPE\"}';"
-        " or make the table anew, and register it again: anew => true",
-    )
+    gone, added = [*kept.keys() - types.keys()], [*types.keys() - kept.keys()]
+    parts = [
+        f"without {', '.join(sorted(gone))}" if gone else "",
+        f"with {', '.join(sorted(added))}" if added else "",
+        *(f'"{name}" would be {types[name]} instead of {own}'
+          for name, own in kept.items() if types.get(name, own) != own),
+    ]  # fmt: skip
+    if [*kept.items()] != [*types.items()]:
+        raise InUseError(
+            "the table is a registered source, and the file has other columns",
+            detail=f"table {target}: {'; '.join(filter(None, parts)) or 'in another order'}",
+            hint="say so if they are the same: rename => 'OLD=NEW'; or make the table anew, and"
+            " register it again: anew => true",
+        )
 
 
 def _new_table(session: PsycopgSession, table: str) -> tuple[str, str]:
