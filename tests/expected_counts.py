@@ -18,8 +18,8 @@ import numpy as np
 
 from tests.integration.parties import Connection, fetch, quoted
 
-UNTOLD = 0.15
-"""The standard deviation of correlations, where a publication does not say it."""
+UNTOLD = 0.2
+"""The standard deviation of correlations with halves, where a publication does not say it."""
 
 
 def of_buckets(
@@ -38,7 +38,7 @@ def of_buckets(
     by_weights : float, optional
         The sum of the weights, where there are any.
     strength : float
-        The standard deviation of correlations: see :func:`strength_of`.
+        The standard deviation of correlations with halves: see :func:`strength_of`.
     are_drawn_from_all : bool
         Whether buckets show a correlation of their own between them: see :func:`are_drawn`.
     is_paper : bool
@@ -50,6 +50,8 @@ def of_buckets(
     matching = float((q * (s / size) * (1 - s / size) * (size - q) / np.maximum(size - 1, 1)).sum())
     half_width = (upper - lower) / 2
     learned = 0.0 if by_weights is None else by_weights - paper
+    inside = float((q * (size - q) / size).sum())
+    strength *= math.sqrt(4 * inside / max(size.sum() - size.size, 1))
     miss = matching + (strength * _reach(size, q, s)) ** 2
     if are_drawn_from_all:
         heard, shown = _between(size, q, s, strength)

@@ -261,9 +261,7 @@ class BucketStatement:
     def _between(self, number: int) -> Node:
         """Say what shows of a dependence between buckets, and how far it is heard."""
         n = self.layout.tables.n_records
-        strength = nodes.number(
-            repr(find_strength(self.layout, self.opened.plans[number]) ** 2 * n)
-        )
+        strength = self._write_strength(number) * nodes.double(n)
         inside, varying = (nodes.column(name, "spread_of_values") for name in ("inside", "varying"))
         varying = nodes.greatest(varying, nodes.ZERO)
         between = strength * nodes.greatest(varying - inside, nodes.ZERO)
@@ -442,6 +440,13 @@ class BucketStatement:
             total = exp.Coalesce(this=total / n, expressions=[mean])
         return total
 
+    def _write_strength(self, number: int) -> Node:
+        """Write the squared correlation with what records are asked for, before any is seen."""
+        tables = self.layout.tables
+        strength = find_strength(self.layout, self.opened.plans[number])
+        of_half = 4 * strength**2 / max(tables.n_records - tables.n_buckets, 1)
+        return nodes.number(repr(of_half)) * nodes.column("inside", "spread_of_records")
+
     def _limits(self, number: int) -> tuple[Node, Node]:
         """Write the bounds of a measure."""
         lower, upper = (
@@ -454,10 +459,10 @@ class BucketStatement:
     def _judge(self, number: int) -> list[tuple[Node, str]]:
         """Write the standard error of the count that is alone, and its bounds."""
         # As `judge_pairs` and `PairSums.hide` of `kanon_db.publications.buckets.tallies` say it.
-        tables, plan = self.layout.tables, self.opened.plans[number]
+        tables = self.layout.tables
         n = tables.n_records
         drawn = n / max(n - tables.n_buckets, 1)
-        factor = nodes.number(repr(find_strength(self.layout, plan) ** 2 * drawn))
+        factor = self._write_strength(number) * nodes.number(repr(drawn))
         of_records = nodes.column("inside", "spread_of_records")
         of_values = nodes.column("inside", "spread_of_values")
         varying = nodes.column("varying", "spread_of_values")

@@ -181,8 +181,8 @@ def weight_field(place: int) -> str:
     return f"v{place}"
 
 
-UNTOLD_STRENGTH: Final = 0.15
-"""How strongly values may depend on a quasi-identifier, where a publication does not say it."""
+UNTOLD_STRENGTH: Final = 0.2
+"""The strength of dependences, where a publication does not say it."""
 
 
 def is_drawn_from_all(layout: Mapping[str, Any], parameters: Mapping[str, Any]) -> bool:
@@ -203,7 +203,7 @@ class BucketLayout(NamedTuple):
     quasi_identifiers: Mapping[str, Column]
     sensitive: Mapping[str, Column]
     # How strongly the values of each attribute depend on each quasi-identifier inside of buckets,
-    # beyond the estimates: the standard deviation of correlations
+    # beyond the estimates: the standard deviation of correlations with a half of the records
     strengths: Mapping[str, Mapping[str, float]] = MappingProxyType({})
     is_drawn_from_all: bool = False  # See :func:`is_drawn_from_all`
     is_paper: bool = False  # Whether the paper's estimator is asked for

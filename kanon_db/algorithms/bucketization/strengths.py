@@ -28,10 +28,7 @@ from kanon_db.algorithms.ground.arrays import (
 )
 
 USUAL: Final = 0.1
-"""The standard deviation of correlations, before any is seen."""
-
-_USUAL_OF_SEVERAL: Final = 0.12
-"""The same of what does not show, where buckets balance the values of several attributes."""
+"""The standard deviation of correlations with a half of the records, before any is seen."""
 
 _LOOKED_AT: Final = 40_000
 """Records, about, of which as many are enough."""
@@ -55,7 +52,10 @@ _LEAST_INSIDE: Final = 10.0
 """How much a set of records varies inside of buckets, at least, for it to tell anything."""
 
 _WORTH: Final = 20.0
-"""Sets of records that all those drawn count as, beside one of the usual strength: they overlap."""
+"""Sets of records that all those drawn count as: they overlap."""
+
+_BESIDE: Final = 3.0
+"""Sets of records that an assumption counts as."""
 
 _TELLS: Final = 1e-3
 
@@ -89,7 +89,7 @@ class HiddenDependence:
         random = np.random.default_rng(_SEED)
         sample = records.of_buckets(chosen)
         sizes = np.diff(sample.starts)
-        self._n_records, self._usual = sample.n_records, _USUAL_OF_SEVERAL if further else USUAL
+        self._n_records = sample.n_records
         self._places = np.repeat(records.starts[chosen] - sample.starts[:-1], sizes)
         self._places += np.arange(sample.n_records)
         self._part_of = _parts_of(np.bincount(records.values, minlength=records.n_values))
@@ -127,6 +127,11 @@ class HiddenDependence:
         self._products = self._scale * products
         self._inside = (np.diag(totals) - self._shares.T @ counts) * scales
         self._typical = self._weigh_directions(totals, random)
+        # A half of the records varies by a quarter of their number.
+        self._halves = 4 * self._noise
+        usual = USUAL**2 * self._halves
+        heard = usual / (usual + self._chance[:, np.newaxis])
+        self._information = _WORTH / max(usual.size, 1) * heard**2
 
     def _weigh_directions(self, totals: IntArray, random: np.random.Generator) -> FloatArray:
         """Return which part of the variance of ranges of values each direction has, on average."""
@@ -143,9 +148,9 @@ class HiddenDependence:
         return shares
 
     def _squares(self, weigh: Weigh | None) -> FloatArray:
-        """Return squared correlations of directions with sets of records, chance taken off.
+        """Return squared correlations of directions with sets, as if these were halves.
 
-        They are of what weights leave, where there are any; shape (n_directions, n_sets).
+        Chance is taken off. Of what weights leave, where there are any; (n_directions, n_sets).
         """
         products = self._products
         if weigh is not None:
@@ -158,7 +163,9 @@ class HiddenDependence:
         most = self._between[:, np.newaxis] ** 2 * self._n_records * self._noise
         seen = (self._directions.T @ products) ** 2
         seen = np.divide(seen, most, out=np.zeros_like(seen), where=tells)
-        return np.where(tells, np.minimum(seen, 1 + chance) - chance, 0.0)
+        squares = np.where(tells, np.minimum(seen, 1 + chance) - chance, 0.0)
+        of_halves: FloatArray = squares / self._halves
+        return of_halves
 
     @property
     def _chance(self) -> FloatArray:
@@ -169,10 +176,20 @@ class HiddenDependence:
         return chance
 
     def strengths(self, weigh: Weigh | None = None) -> FloatArray:
-        """Return the standard deviation of correlations inside of buckets, for each column."""
-        squares = self._squares(weigh)
-        judged = [self._judge(squares[:, is_named]) for is_named in self._named.T]
-        strengths: FloatArray = np.sqrt(np.array(judged))
+        """Return the standard deviation of correlations inside of buckets, for each column.
+
+        They are those with a half of the records.
+        """
+        squares, before = self._squares(weigh), self._squares(None)
+        # Values are spread over buckets evenly: what is balanced so that it does not show is what
+        # depends most, and is taken to be stronger than what shows.
+        hidden = min(self._show(squares), self._show(before)) + USUAL**2
+        each = self._judge(squares, np.full(len(squares), hidden))
+        judged = np.full(len(self._named.T), hidden)
+        if self._typical.any():  # There are two values at least
+            of_columns = [self._judge(squares, each, named) for named in self._named.T]
+            judged = np.array([self._typical @ own for own in of_columns])
+        strengths: FloatArray = np.sqrt(np.minimum(judged, 1.0))
         return strengths
 
     def explains(self, weigh: Weigh) -> bool:
@@ -180,26 +197,20 @@ class HiddenDependence:
         left, before = (self._show(self._squares(one)) for one in (weigh, None))
         return left < before
 
-    @property
-    def _heard(self) -> FloatArray:
-        """How much of a usual correlation each direction shows."""
-        return USUAL**2 / (USUAL**2 + self._chance)
-
     def _show(self, squares: FloatArray) -> float:
-        """Return the mean square that shows, or what is usual where nothing does."""
-        if not squares.size:
-            return USUAL**2
-        information = _WORTH * self._heard**2 * self._typical * self._typical.size
-        total = float(information @ squares.mean(axis=1)) + USUAL**2
-        return max(total / (float(information.sum()) + 1), 0.0)
+        """Return the mean square that shows, beside what is usual."""
+        information = self._information * self._typical[:, np.newaxis] * self._typical.size
+        total = float((information * squares).sum()) + _BESIDE * USUAL**2
+        return max(total / (float(information.sum()) + _BESIDE), 0.0)
 
-    def _judge(self, squares: FloatArray) -> float:
-        """Return the mean square of correlations, of which some directions show nothing."""
-        shown, visible = self._show(squares), float(self._typical @ self._heard)
-        # Values are spread over buckets evenly: what is balanced so that it does not show is what
-        # depends most. It is as usual, or twice as strong as what shows, as far as that is much.
-        hidden = (1 - visible / 2) * self._usual**2 + visible / 2 * 4 * shown
-        return min(visible * shown + (1 - visible) * hidden, 1.0)
+    def _judge(
+        self, squares: FloatArray, assumed: FloatArray, named: BoolArray | bool = True
+    ) -> FloatArray:
+        """Return the mean square of each direction, beside what is assumed of it."""
+        information = np.where(named, self._information, 0.0)
+        total = (information * squares).sum(axis=1) + _BESIDE * assumed
+        judged: FloatArray = np.maximum(total / (information.sum(axis=1) + _BESIDE), 0.0)
+        return judged
 
 
 def _count(parts: IntArray, bucket: IntArray, n_buckets: int) -> FloatArray:

@@ -134,7 +134,7 @@ class RankedSums:
         beside = self.other.of(np.full(boundaries.size, other))
 
         def put_together(pairs: FloatArray, n: FloatArray, packed: FloatArray) -> CountedPair:
-            sides = [SideSums(n, n, packed), beside]
+            sides = [SideSums(n, n, packed, n), beside]
             if self.side:
                 sides.reverse()
             numbers = np.full(boundaries.size, number)

@@ -56,6 +56,7 @@ class SideSums(NamedTuple):
     total: FloatArray
     squares: FloatArray
     packed: FloatArray  # Sums over buckets, of each bucket's total squared over its size
+    number: FloatArray  # How many there are
 
     def varying(self, n_records: int) -> FloatArray:
         """Return the sum of squares about the mean of all records."""
@@ -122,25 +123,40 @@ class PairSums(NamedTuple):
     def hide(self, strength: float, expected: FloatArray | None = None) -> DependenceEffects:
         """Find what a dependence adds to sums of products of both sides.
 
-        `strength`: the standard deviation of correlations inside of buckets.
+        `strength`: the standard deviation of correlations with a half of the records.
         `expected`: sums that a random matching gives, where buckets are drawn from all records.
         """
         n, varying = self.n_records, self.values.varying(self.n_records)
         # Records are drawn for a bucket from others alike: as many as there are vary by this.
         drawn = self.records.inside * n / max(n - self.n_buckets, 1)
         inside, none = self.values.inside, np.zeros_like(varying)
+        usual = strength**2 * self._compare_to_half(drawn)
         reach = np.divide(drawn * inside**2, varying, out=none.copy(), where=varying > 0)
-        variance = strength**2 * reach
+        variance = usual * reach
         if expected is None:
             return DependenceEffects(variance, none, none)
         product = expected - self.records.total * self.values.total / n
-        between = strength**2 * n * np.maximum(varying - inside, 0.0)
+        between = usual * n * np.maximum(varying - inside, 0.0)
         of_all = between + varying
         heard = np.divide(between, of_all, out=none.copy(), where=of_all > 0)
-        shown = np.divide(
-            strength**2 * n * inside * product, of_all, out=none.copy(), where=of_all > 0
-        )
+        shown = np.divide(usual * n * inside * product, of_all, out=none.copy(), where=of_all > 0)
         return DependenceEffects(variance * np.maximum(1 - heard, NEVER_SHOWN), shown, heard)
+
+    def _compare_to_half(self, drawn: FloatArray) -> FloatArray:
+        """Return squared correlations with records, as parts of those with a half of all.
+
+        `drawn`: how much as many records vary in what those of the buckets were drawn from.
+        """
+        # The few differ from others by as much as the many do. So what they have together varies
+        # by p (1 - p) with their share p; of numbers that differ from their own mean, by p.
+        n, records = self.n_records, self.records
+        share, varying = records.number / n, records.varying(n)
+        squared_mean = np.divide(
+            records.total**2, n * varying, out=np.zeros_like(varying), where=varying > 0
+        )
+        own = share * np.maximum(1 - (1 - share) * squared_mean, 0.0)
+        drawn_part = np.divide(drawn, varying, out=np.zeros_like(varying), where=varying > 0)
+        return np.asarray(4 * own * drawn_part)
 
 
 NEVER_SHOWN: Final = 0.3
@@ -193,13 +209,14 @@ class Margin:
         sums = self.sums[:, groups]
         n, nn = sums[:2]
         if len(sums) == 2:
-            return SideSums(n, n, nn)
+            return SideSums(n, n, nn, n)
         x, squares, nx, xx = sums[2:]
         if means is None:
-            return SideSums(x, squares, xx)
+            return SideSums(x, squares, xx, n)
         return SideSums(
-            x - means * n, squares - means * (2 * x - means * n), xx - means * (2 * nx - means * nn)
-        )
+            x - means * n, squares - means * (2 * x - means * n),
+            xx - means * (2 * nx - means * nn), n,
+        )  # fmt: skip
 
 
 class Margins:
