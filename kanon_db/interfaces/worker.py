@@ -28,13 +28,13 @@ import procrastinate
 import procrastinate.manager
 import procrastinate.worker
 import psycopg
-from numba.core.registry import cpu_target
 from procrastinate import exceptions as queue_errors
 from procrastinate.job_context import AbortReason
 from procrastinate.retry import BaseRetryStrategy, RetryDecision
 from psycopg import sql
 
 import kanon_db.interfaces.backend  # noqa: F401  # before what it prepares for
+from kanon_db.algorithms.ground.computation import load_numba
 from kanon_db.errors import DatabaseError, KanonError, ServerError
 from kanon_db.installation.service import ACTING, QUEUE, WORKER, login_dsn, require_service
 from kanon_db.interfaces.console import visible
@@ -228,8 +228,7 @@ _PRELOADED: Final = (
 )
 """What most jobs need; what trains models is imported by those that do."""
 
-# So does numba: what it looks up for its first kernel takes each job a quarter of a second.
-cpu_target.target_context.refresh()
+load_numba()  # for which each job would wait, too
 
 _log: Final = logging.getLogger("kanon_db.worker")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -317,16 +318,38 @@ def kernel(
 
 
 def _compile(function: Callable[..., Any], options: Mapping[str, object]) -> Any:
-    compiler, kept = _compiler()
+    compiler, kept = load_numba()
     dispatcher = compiler(cache=True, nogil=True, no_cfunc_wrapper=True, **options)(function)
     dispatcher._cache = kept(function)
     return dispatcher
 
 
+class _WithoutScipy:
+    """Has this thread's imports of scipy fail during a block."""
+
+    # Loading its functions, numba looks for scipy, which takes longer to load than all of numba,
+    # and uses a loop in convolutions where there is none. What multiplies matrices looks again.
+    def __enter__(self) -> None:
+        self._thread = threading.get_ident()
+        sys.meta_path.insert(0, self)
+
+    def __exit__(self, *_error: object) -> None:
+        sys.meta_path.remove(self)
+
+    def find_spec(self, name: str, *_where: object) -> None:
+        """Refuse scipy; others look for all else."""
+        if name.partition(".")[0] == "scipy" and threading.get_ident() == self._thread:
+            raise ModuleNotFoundError(name)
+
+
 @cache
-def _compiler() -> tuple[Any, Any]:
-    """Load numba: its decorator, and what keeps its results."""
-    import numba
+def load_numba() -> tuple[Any, Any]:
+    """Load numba, and return its decorator, and what keeps its results."""
+    with _WithoutScipy():
+        import numba
+        from numba.core.registry import cpu_target
+
+        cpu_target.target_context.refresh()  # as the first kernel would
     from numba.core.caching import FunctionCache
     from numba.extending import typeof_impl
 

@@ -327,3 +327,18 @@ def test_what_an_older_state_has_compiled_is_compiled_again(tmp_path: Path) -> N
             [sys.executable, "-c", "import kernels"], cwd=tmp_path, capture_output=True, text=True
         )
         assert (done.stdout, done.stderr) == ("3 1\n", "")
+
+
+FIRST_KERNEL = """
+import os, sys
+from kanon_db.algorithms.ground.arrays import shuffled
+shuffled(10, os.urandom)
+print([name for name in sys.modules if name.partition(".")[0] == "scipy"])
+import scipy.linalg
+"""
+
+
+def test_the_first_kernel_does_not_load_scipy() -> None:
+    """It is there all the same, for who imports it."""
+    done = subprocess.run([sys.executable, "-c", FIRST_KERNEL], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
