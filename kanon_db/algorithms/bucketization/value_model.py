@@ -70,7 +70,7 @@ _RELABELED: Final = (5, 15, 25, 35)
 _AVERAGED_FROM = 40
 _HELD_OUT, _MOST_HELD_OUT = 0.2, 10_000
 _SCALES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
-_CONVINCING: Final = 10.0
+_CONVINCING: Final = 15.0
 """By how much the log-likelihood of buckets that were not learned from must grow."""
 
 _SIGNIFICANT: Final = 2.0
