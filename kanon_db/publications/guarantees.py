@@ -525,6 +525,10 @@ def warn_of_unused_options(session: WarnsCaller, request: PublishRequest) -> Non
         )
 
 
+_SHOWN: Final = 0.0001
+"""The least gap that a warning shows as it is."""
+
+
 def warn_of_gap(session: WarnsCaller, method: str, proof: Proof | None) -> None:
     """Warn that the result of an exact method may be worse than the optimum."""
     if proof is None and method == "optimal":
@@ -534,8 +538,12 @@ def warn_of_gap(session: WarnsCaller, method: str, proof: Proof | None) -> None:
         )
     elif proof is not None and not proof.is_optimal:
         session.warn(
-            "what is published is not proven optimal; the optimum may lose up to"
-            f" {proof.gap:.2%} less"
+            "what is published is not proven optimal; the optimum may lose"
+            + (
+                f" up to {proof.gap:.2%} less"
+                if proof.gap >= _SHOWN
+                else f" {_SHOWN:.2%} less at most"
+            )
         )
 
 
@@ -544,11 +552,15 @@ def warn_of_gap(session: WarnsCaller, method: str, proof: Proof | None) -> None:
 _ROUNDING: Final = Fraction(1, 10**9)  # of a measured loss, relative
 
 
-def proof_of_published(proof: Proof | None, data: Microdata, loss: float) -> Proof | None:
+def proof_of_published(
+    proof: Proof | None, data: Microdata, loss: float, *, is_found: bool
+) -> Proof | None:
     """Compare a published loss with a bound that was proven for the loss that was searched for.
 
     `proof` was found for the same records and at least as many solutions; None is returned where
-    its bound says nothing about `loss`, the measured weighted loss.
+    its bound says nothing about `loss`, the measured weighted loss. `is_found` tells whether what
+    is published is the solution that the proof is about: if it is proven optimal, its loss is the
+    bound, as far as a measured loss is rounded.
 
     Notes
     -----
@@ -563,4 +575,5 @@ def proof_of_published(proof: Proof | None, data: Microdata, loss: float) -> Pro
         return None
     published = Fraction(loss)
     bound = min(proof.lower_bound, published)
-    return Proof(bound if published - bound <= _ROUNDING * published else published, bound)
+    is_least = is_found and proof.is_optimal and published - bound <= _ROUNDING * published
+    return Proof(bound if is_least else published, bound)

@@ -161,6 +161,20 @@ def test_no_heuristic_publishes_less_loss(sort: str, l: int | None, suppressed: 
 
 
 @pytest.mark.pitfall(46)
+@pytest.mark.parametrize("n_attributes", [1, 2])
+@pytest.mark.parametrize("digits", [2, 15])
+def test_a_gap_is_none_only_where_losses_are_exact(digits: int, n_attributes: int) -> None:
+    random = np.random.default_rng(digits)
+    numbers = [np.sort(random.random(20).round(digits)) for _ in range(n_attributes)]
+    attributes = tuple(Attribute(20, own, 0.0, 1.0) for own in numbers)
+    data = Microdata(np.repeat(np.arange(20)[:, np.newaxis], n_attributes, axis=1), attributes)
+    loss, proof = published(data, None, "optimal")
+    assert proof is not None
+    assert proof.lower_bound <= loss + 1e-12
+    assert proof.gap == 0 if digits == 2 else 0 < proof.gap < 1e-6
+
+
+@pytest.mark.pitfall(46)
 def test_values_of_the_report() -> None:
     """Sensitive values p, q, NULL, NULL, p, r, p; then one record too many; then bins."""
     ages = Attribute(7, np.arange(7.0) * 3, 0, 18)

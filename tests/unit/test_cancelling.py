@@ -12,6 +12,7 @@ import pytest
 from kanon_db.algorithms import bucketization, freeform, generalization, suppression
 from kanon_db.algorithms.attacks import BucketValues, model_weights
 from kanon_db.algorithms.bucketization.bucket_assignment import transport
+from kanon_db.algorithms.bucketization.multi_size import multi_size, optimal
 from kanon_db.algorithms.freeform.improvement import ring
 from kanon_db.algorithms.freeform.matching_heuristics import greedy, hungarian, sort_greedy
 from kanon_db.algorithms.freeform.optimal_graph import min_cost_flow
@@ -38,8 +39,8 @@ DIGITS = Attribute(3_000, np.random.default_rng(3).random(3_000), 0.0, 1.0)
 
 SEARCHES: dict[str, Callable[[Pulse], object]] = {
     "two sizes": lambda pulse: bucketization.two_size(HARD_COUNTS, HARD, 400, pulse=pulse),
-    "several sizes": lambda pulse: bucketization.multi_size(HARD_COUNTS, HARD, 40, pulse=pulse),
-    "the best sizes": lambda pulse: bucketization.optimal(HARD_COUNTS, HARD, 40, pulse=pulse),
+    "several sizes": lambda pulse: multi_size(HARD_COUNTS, HARD, 40, pulse=pulse),
+    "the best sizes": lambda pulse: optimal(HARD_COUNTS, HARD, 40, pulse=pulse),
     "a transportation problem": lambda pulse: transport(
         np.arange(9), np.arange(9), np.full((9, 9), 9), pulse=pulse
     ),
@@ -62,6 +63,9 @@ SEARCHES: dict[str, Callable[[Pulse], object]] = {
     "the best classes": lambda pulse: generalization.optimal(TABLE, 5, pulse=pulse),
     "losses of numbers with many digits": lambda pulse: ExactLoss.of(
         Microdata(np.arange(3_000)[:, np.newaxis], (DIGITS,)), "ncp", pulse=pulse
+    ),
+    "classes of numbers with many digits": lambda pulse: generalization.mondrian(
+        Microdata(np.arange(3_000)[:, np.newaxis], (DIGITS,)), 3_000, pulse=pulse
     ),
     "refined classes": lambda pulse: generalization.refine(
         TABLE, np.arange(70) // 7, 3, random=np.random.default_rng(0), pulse=pulse

@@ -150,7 +150,7 @@ def k_concealment(microdata: Microdata, k: int, *, pulse: Pulse = UNLIMITED) -> 
         )
     if not n:
         return Concealment(np.empty((0, k), dtype=np.int32))
-    graph = build(Ncp.of(microdata), k)
+    graph = build(Ncp.of(microdata, pulse=pulse), k)
     open_round(graph)
     matches = np.full((n, k), NONE, dtype=np.int32)
     matches[:, 0] = np.arange(n)

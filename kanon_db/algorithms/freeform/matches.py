@@ -608,7 +608,7 @@ def partitioned(
     check_partition_size(partition_size, k)
     if workers < 1:
         raise InvalidParameterError("workers must be at least 1", detail=f"workers = {workers}")
-    ncp = Ncp.of(microdata)
+    ncp = Ncp.of(microdata, pulse=pulse)
     parts = partitions(ncp.values, partition_size)
 
     def run(records: IntArray, pulse: Pulse) -> MatchedPart:

@@ -5,7 +5,8 @@ A minimum-cost flow ([FF] Section 8) finds the graph of the least sum of weights
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import combinations
 from math import ceil, comb, isfinite
 from typing import Literal, get_args
@@ -297,16 +298,22 @@ def optimal(
             f"{MAX_COLUMNS:,}",
             hint="use the method hungarian or sort_greedy",
         )
-    ncp = Ncp.of(microdata)
+    ncp = Ncp.of(microdata, pulse=pulse)
     if not n or k in (1, n):
         matches = np.array([np.roll(np.arange(n), -r) for r in range(k)], dtype=np.int32).T
         matches = np.ascontiguousarray(matches.reshape(n, k))
         loss = units_lost(ncp, matches)
         return OptimalFreeform(FreeformMatches.whole(matches).parts, Proof.of(loss, loss, ncp.unit))
     if formulation == "paper":
-        return _solve_as_stated(microdata, ncp, k, hungarian(ncp, k, pulse=pulse), pulse, solver)
-    start = None if symmetric else hungarian(ncp, k, pulse=pulse)
-    return _solve(ncp, k, start, symmetric, pulse)
+        found = _solve_as_stated(microdata, ncp, k, hungarian(ncp, k, pulse=pulse), pulse, solver)
+    else:
+        start = None if symmetric else hungarian(ncp, k, pulse=pulse)
+        found = _solve(ncp, k, start, symmetric, pulse)
+    if ncp.is_exact:
+        return found
+    # Of a number, the difference of two rounded positions is too large by less than two units.
+    least = max(found.proof.lower_bound - 2 * ncp.values.size * ncp.unit, Fraction(0))
+    return replace(found, proof=replace(found.proof, lower_bound=least))
 
 
 def _check(formulation: Formulation, symmetric: bool) -> None:

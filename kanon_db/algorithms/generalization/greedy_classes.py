@@ -213,7 +213,7 @@ def k_member(
     check_k(k, microdata.n_records)
     if not microdata.n_records:
         return Generalization(np.zeros(0, dtype=np.int64))
-    pool = RecordPool(Ncp.of(microdata), sort_order(microdata), k)
+    pool = RecordPool(Ncp.of(microdata, pulse=pulse), sort_order(microdata), k)
     last: Integer = pool.type_of_record(int(random.integers(microdata.n_records)))
     while pool.n_left >= k:
         pulse.beat()
@@ -292,7 +292,7 @@ def greedy_search(
         raise InvalidParameterError(
             "block_size must be at least 2", detail=f"block_size = {block_size}"
         )
-    ncp, order = Ncp.of(microdata), sort_order(microdata, sorting)
+    ncp, order = Ncp.of(microdata, pulse=pulse), sort_order(microdata, sorting)
     return Generalization(
         grow_classes(ncp, order, k, block_size=block_size, left_over=left_over, pulse=pulse)
     )
@@ -309,7 +309,7 @@ def split(
     large = np.flatnonzero(sizes >= 2 * k)
     if not large.size:
         return class_of_record
-    losses = Ncp.of(microdata).of_classes(class_of_record)
+    losses = Ncp.of(microdata, pulse=pulse).of_classes(class_of_record)
     order = np.argsort(class_of_record, kind="stable")
     starts = np.concatenate([[0], np.cumsum(sizes)])
     result = class_of_record.copy()

@@ -96,7 +96,7 @@ def mondrian(
     n_records = microdata.n_records
     n_values = np.array([attribute.n_values for attribute in microdata.attributes])
     offsets = np.cumsum(n_values) - n_values
-    of_codes = Ncp.of(microdata.every_code())
+    of_codes = Ncp.of(microdata.every_code(), pulse=pulse)
     positions = np.concatenate([of_codes.values[:n, j] for j, n in enumerate(n_values)])
     table = _CodedTable(of_codes.units, offsets, positions)
     state = _Parts(

@@ -139,11 +139,9 @@ def find_nested_classes(exact: ExactLoss, k: int, *, pulse: Pulse) -> tuple[IntA
     bound = loss if search.is_complete else _least_windows(positions, parts.of_several, k)
     if n_nulls:  # A class of NULLs and numbers would lose this, or more.
         bound = min(bound, k * int(exact.whole[0]))
-    if not exact.is_exact:  # The loss of each record is rounded, by a unit at most.
-        bound = max(bound - order.size, 0)
     class_of_record = np.empty_like(class_of_place)
     class_of_record[order] = number_as_seen(class_of_place)
-    return class_of_record, Proof.of(loss, bound, exact.unit)
+    return class_of_record, Proof.of(loss, exact.lower(bound), exact.unit)
 
 
 class _SortedParts(NamedTuple):
@@ -569,7 +567,7 @@ def split_carry(
     check_k(k, n_records)
     carry = k if carry is None else carry
     _check_sizes(k, s, carry, bubble)
-    exact = ExactLoss.of(microdata, loss)
+    exact = ExactLoss.of(microdata, loss, pulse=pulse)
     order = sort_order(microdata, sorting)
     chain = _Chain(exact, order, k)
     if k > 1:
@@ -775,7 +773,8 @@ def optimal(
     The search starts from Split & Carry or Greedy Search, whichever loses less, improved by
     annealing and by the best partition of neighboring classes.
     With ``set_partition``, losses and bounds are whole units throughout, so that optimality depends
-    on no tolerance; if losses are rounded, so are objective and bound (``ExactLoss.is_exact``).
+    on no tolerance; if losses are rounded, the bound is lowered by what that may be
+    (``ExactLoss.lower``).
 
     Examples
     --------
@@ -819,7 +818,7 @@ def optimal(
             bound = max(ceil(units - _TOLERANCE * abs(units)), 0)
         if better is not None and exact.units_of(better) < exact.units_of(classes):
             classes = better
-    proof = Proof.of(exact.units_of(classes), bound, exact.unit)
+    proof = Proof.of(exact.units_of(classes), exact.lower(bound), exact.unit)
     return OptimalGeneralization(classes, proof, n_classes)
 
 
@@ -895,6 +894,4 @@ def prove_least_loss(
         return Proof.of(objective, bound, exact.unit)
     types = DistinctRecords.of(exact, sort_order(microdata))
     bound = int(search_partition(types, k, objective, pulse).proof.lower_bound)
-    if not exact.is_exact:  # The loss of each value is rounded, by less than a unit.
-        bound = max(bound - microdata.codes.size, 0)
-    return Proof.of(objective, bound, exact.unit)
+    return Proof.of(objective, exact.lower(bound), exact.unit)

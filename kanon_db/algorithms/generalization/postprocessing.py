@@ -129,7 +129,7 @@ def enforce(
     holds = constraint.holds_for(classes)
     if holds.all():
         return Generalization(classes)
-    records, rules = PackedRecords.of(Ncp.of(microdata)), constraint.rules
+    records, rules = PackedRecords.of(Ncp.of(microdata, pulse=pulse)), constraint.rules
     state = ClassSummaries.of(records, classes)
     counts = np.zeros((holds.size, rules.totals.size), dtype=np.int32)
     for codes in constraint.codes_of_all:
@@ -456,7 +456,7 @@ def _refined(
     before = class_of_record
     if constraint is None:
         before = split(microdata, class_of_record, k, pulse=pulse)
-    ncp = Ncp.of(microdata)
+    ncp = Ncp.of(microdata, pulse=pulse)
     if ncp.total(before) == 0:
         return before
     order = sort_order(microdata)
@@ -529,7 +529,7 @@ def suppress(
     limit = int(max_suppressed * classes.size) - int((classes < 0).sum())
     if limit <= 0 or not classes.size:
         return Generalization(classes)
-    ncp = Ncp.of(microdata)
+    ncp = Ncp.of(microdata, pulse=pulse)
     records = PackedRecords.of(ncp)
     state = ClassSummaries.of(records, classes, room=1)
     rules = NO_RULES if constraint is None else constraint.rules

@@ -125,6 +125,21 @@ class ExactLoss:
         losses = _losses(self.values[records], ends, self.numeric, self.whole, self.of_count)
         return losses * np.diff(ends, prepend=0)
 
+    def lower(self, bound: int) -> int:
+        """Lower a bound on rounded losses to one on the losses that they stand for.
+
+        Parameters
+        ----------
+        bound : int
+            In units.
+
+        Returns
+        -------
+        int
+            The bound itself, where losses are exact; each cell's is rounded by less than a unit.
+        """
+        return bound if self.is_exact else max(bound - self.values.size, 0)
+
     def units_of(self, class_of_record: npt.ArrayLike) -> int:
         """Add up the loss of all records in units.
 
@@ -319,6 +334,8 @@ class Ncp:
         What one unit is, where 1 is the loss of a cell of weight 1 that tells nothing.
     of_suppressed : Fraction
         Loss, in units, of a suppressed record: the weight of all its cells.
+    is_exact : bool
+        Whether losses are exact.
 
     Notes
     -----
@@ -338,21 +355,24 @@ class Ncp:
     step: IntArray
     unit: Fraction
     of_suppressed: Fraction
+    is_exact: bool
 
     @classmethod
-    def of(cls, microdata: Microdata) -> Ncp:
+    def of(cls, microdata: Microdata, *, pulse: Pulse = UNLIMITED) -> Ncp:
         """Express the quasi-identifiers of a table in units of loss.
 
         Parameters
         ----------
         microdata : Microdata
+        pulse : Pulse
+            Only its heartbeat is used, as in :meth:`ExactLoss.of`.
 
         Returns
         -------
         Ncp
         """
         # Computed once for each code, which many records have.
-        exact = ExactLoss.of(microdata.every_code(), "ncp")
+        exact = ExactLoss.of(microdata.every_code(), "ncp", pulse=pulse)
         n_values = np.array([attribute.n_values for attribute in microdata.attributes])
         whole = np.where(
             exact.numeric, exact.whole, exact.of_count[np.arange(n_values.size), n_values]
@@ -374,6 +394,7 @@ class Ncp:
             step,
             unit,
             sum(weights, Fraction(0)) / unit,
+            exact.is_exact and divisor == 1,
         )
 
     @property

@@ -30,7 +30,7 @@ def optimal(data: Microdata, request: FreeformRequest, pulse: Pulse) -> MethodRe
     )
     found: freeform.FreeformMatches = best
     least = _loss(data, found, pulse)
-    proof = proof_of_published(best.proof, data, least)
+    proof = proof_of_published(best.proof, data, least, is_found=True)
     if proof is not None and proof.is_optimal:
         return MethodResult(found, proof)
     for heuristic in (sort_greedy,) if is_symmetric else (sort_greedy, greedy, hungarian):
@@ -38,7 +38,8 @@ def optimal(data: Microdata, request: FreeformRequest, pulse: Pulse) -> MethodRe
         loss = _loss(data, other, pulse)
         if loss < least:
             found, least = other, loss
-    return MethodResult(found, proof_of_published(best.proof, data, least))
+    proof = proof_of_published(best.proof, data, least, is_found=found is best)
+    return MethodResult(found, proof)
 
 
 def _loss(data: Microdata, found: freeform.FreeformMatches, pulse: Pulse) -> float:

@@ -162,7 +162,8 @@ def find_classes(
     # Classes that are optimal for some of the records need not be so for all of them.
     bound = found.proof if place is None else None
     best = finishing.finished(classes, pulse, is_refined=False)
-    proof, least = finishing.proof(bound, best), finishing.loss(best)
+    is_found = np.array_equal(best, classes)
+    proof, least = finishing.proof(bound, best, is_found=is_found), finishing.loss(best)
     if proof is not None and proof.gap <= _NEGLIGIBLE_GAP:
         return MethodResult(best, proof, method)
     if data.n_records <= MOST_RECORDS and is_usual:
@@ -178,8 +179,8 @@ def find_classes(
         for is_refined in (False, True) if request.refine else (False,):
             other = finishing.finished(start, part, is_refined=is_refined)
             if finishing.loss(other) < least:
-                best, least = other, finishing.loss(other)
-    return MethodResult(best, finishing.proof(bound, best), method)
+                best, least, is_found = other, finishing.loss(other), False
+    return MethodResult(best, finishing.proof(bound, best, is_found=is_found), method)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,14 +237,14 @@ class _Finishing:
         is_usual = self.request.options.loss == "ncp"
         return measured.weighted_loss if is_usual else measured.binary_loss
 
-    def proof(self, bound: Proof | None, classes: IntArray) -> Proof | None:
+    def proof(self, bound: Proof | None, classes: IntArray, *, is_found: bool) -> Proof | None:
         """Compare what is published with a bound on the loss of all records, without constraints.
 
         None where more is allowed than classes of all records: then less may be lost.
         """
         if int(self.request.max_suppressed * self.data.n_records):
             return None
-        return proof_of_published(bound, self.data, self.loss(classes))
+        return proof_of_published(bound, self.data, self.loss(classes), is_found=is_found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -678,7 +679,7 @@ class Generalized(RowKind):
             session.step("bounding the loss")
             bound = prove_least_loss(microdata, request.k, found.result, pulse=job.pulse(seconds))
             loss = measure_classes(microdata, found.result).weighted_loss
-            proof = proof_of_published(bound, microdata, loss)
+            proof = proof_of_published(bound, microdata, loss, is_found=True)
         return MethodResult((rows, microdata, found.result), proof, method)
 
     def write(self, job: Job[GeneralizedRequest], found: MethodResult) -> Written:
