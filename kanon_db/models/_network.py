@@ -232,14 +232,6 @@ def logits(member: Member, inputs: Float32Array) -> Float32Array:
     return outputs
 
 
-def layer_outputs(member: Member, inputs: Float32Array) -> list[Float32Array]:
-    """Return the outputs of every layer; the last ones are the logits.
-
-    Inputs (n_rows, *shape), outputs (n_rows, *shape of the layer), without noise of their own.
-    """
-    return list(_forward(member, inputs))
-
-
 def probabilities(outputs: Float32Array, temperature: float = 1.0) -> Float32Array:
     """Return the softmax of logits at a temperature ([TH] 4.1.4).
 

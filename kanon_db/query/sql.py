@@ -9,7 +9,6 @@ from typing import Final
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import (
     Aggregate,
-    Column,
     Expression,
     Query,
     by_attribute,
@@ -182,16 +181,6 @@ def _operator(symbol: str, left: ex.Expression, right: ex.Expression) -> str:
 
 def _schema(operand: ex.Expression) -> str | None:
     return operand.type.operator_schema if isinstance(operand, ex.Column | ex.Constant) else None
-
-
-def speller(alias: str) -> Spelling:
-    """Qualify the publication's columns with an alias, lookup columns with their table's."""
-
-    def spell(column: Column) -> str:
-        where = alias if column.lookup is None else f"l{column.lookup}"
-        return f"{where}.{column.sql}"
-
-    return spell
 
 
 def join_relations(

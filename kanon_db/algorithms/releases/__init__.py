@@ -14,7 +14,6 @@ from kanon_db.algorithms.releases.m_invariance import (
     NEW,
     WAITS,
     MInvariantRelease,
-    is_m_unique,
     refresh,
     renew,
 )
@@ -42,7 +41,6 @@ __all__ = [
     "compare_all",
     "differences",
     "everybody",
-    "is_m_unique",
     "measure_releases",
     "possible_values",
     "refresh",

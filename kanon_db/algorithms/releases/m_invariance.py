@@ -156,20 +156,6 @@ def refresh(
     return _split(values, placed, invented, targets, tuple(known), random)
 
 
-def is_m_unique(buckets: AnyIntArray, values: AnyIntArray, m: int) -> bool:
-    """Tell whether every bucket holds at least m values, and none twice.
-
-    Parameters
-    ----------
-    buckets, values : ndarray of int, shape (n_records,)
-        Counterfeits included.
-    m : int
-    """
-    pairs, counts = np.unique(np.column_stack([buckets, values]), axis=0, return_counts=True)
-    sizes = np.unique(pairs[:, 0], return_counts=True)[1]
-    return bool((counts == 1).all() and (sizes >= m).all())
-
-
 def _check(
     values: AnyIntArray, signature_of: AnyIntArray, signatures: Sequence[Signature], m: int
 ) -> None:

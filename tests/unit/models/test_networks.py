@@ -16,8 +16,8 @@ from kanon_db.models._network import (
     Feature,
     FeatureKind,
     Member,
+    _forward,
     digest_of,
-    layer_outputs,
     logits,
     network_for,
 )
@@ -42,7 +42,7 @@ def member_of(architecture: Architecture, seed: int = 0) -> Member:
 def test_shapes_are_as_declared(shape: tuple[int, ...]) -> None:
     architecture = network_for(shape, 3)
     inputs = np.random.default_rng(1).normal(size=(6, *shape)).astype(np.float32)
-    outputs = layer_outputs(member_of(architecture), inputs)
+    outputs = list(_forward(member_of(architecture), inputs))
     assert [array[0].size for array in outputs] == architecture.sizes()
     assert np.array_equal(outputs[-1], logits(member_of(architecture), inputs))
     # All but the last layer, and poolings of what has it, end with ReLU.
