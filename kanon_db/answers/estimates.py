@@ -212,7 +212,7 @@ def one_count(opened: OpenQuery) -> Estimated:
             "kanon.estimate_count accepts no DISTINCT, GROUP BY, HAVING, ORDER BY or LIMIT",
             hint="use kanon.estimate_counts",
         )
-    _require_one_count(opened.query.asked, "kanon.estimate")
+    _require_one_count(opened.query.asked)
     (group,) = QueryAnswer.told(opened).groups
     return group.estimates[0]
 
@@ -234,7 +234,7 @@ def estimate_counts(
 
 def counts(opened: OpenQuery) -> list[AnswerRow]:
     """Answer an opened query as :func:`estimate_counts`."""
-    _require_one_count(opened.query.asked, "kanon.estimate")
+    _require_one_count(opened.query.asked)
     return QueryAnswer.told(opened).rows
 
 
@@ -305,11 +305,11 @@ def _constant(text: str, is_quoted: bool) -> Expression | None:
     return Literal("string" if is_quoted else "number", text)
 
 
-def _require_one_count(query: Query, other: str) -> None:
+def _require_one_count(query: Query) -> None:
     if not query.is_one_count:
         raise refusal(
             "the select list must be what GROUP BY names, followed by one COUNT",
-            hint=f"for SUM, AVG or several aggregates, use {other}",
+            hint="for SUM, AVG or several aggregates, use kanon.estimate",
         )
 
 

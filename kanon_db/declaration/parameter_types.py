@@ -222,9 +222,9 @@ def whole(
     return ParameterType(sql, "int", between(least, most or _MOST[sql]), metavar)
 
 
-def wholes(*, least: int = 1) -> ParameterType:
-    """Return the type of lists of whole numbers."""
-    return ParameterType("integer[]", "Sequence[int]", elements(between(least, _MOST["integer"])))
+def wholes() -> ParameterType:
+    """Return the type of lists of whole numbers above 0."""
+    return ParameterType("integer[]", "Sequence[int]", elements(between(1, _MOST["integer"])))
 
 
 def number(*, most: float) -> ParameterType:

@@ -74,9 +74,9 @@ def visible(text: str, *, hidden: re.Pattern[str] = _INVISIBLE) -> str:
     return hidden.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
-def say(text: str, *, err: bool = False, nl: bool = True) -> None:
+def say(text: str, *, err: bool = False) -> None:
     """Print a text, of several lines perhaps, that may quote names and data."""
-    click.echo(visible(text, hidden=_LINES), err=err, nl=nl)
+    click.echo(visible(text, hidden=_LINES), err=err)
 
 
 def make_console(*, stderr: bool = False) -> Console:
