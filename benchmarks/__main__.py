@@ -41,7 +41,7 @@ SPEED = {
     "hostile_queries": "Queries that are meant to take the server down",
     "answer_times": "Answers from 1,000,000 rows",
     "calls": "What a call of a SQL function costs",
-    "first_calls": "What compiling costs first calls",
+    "first_calls": "First calls",
     "service": "Through a worker",
     "generalization": "Generalization: loss and speed beside other tools",
     "peers": "Other tools, side by side",
