@@ -312,10 +312,22 @@ def _find_lower(
             median += 1
         n_median = int(counts[median - low])
     else:
-        ordered = np.sort(codes)
-        median = np.int64(ordered[half - 1])
-        n_below = np.searchsorted(ordered, median)
-        n_median = np.searchsorted(ordered, median, side="right") - n_below
+        # Sorting would compile for longer than all else here. This takes a look at all codes for
+        # each digit of the range.
+        median, most = low, high
+        while median < most:
+            middle = median + (most - median) // 2
+            n_upto = 0
+            for code in codes:
+                n_upto += np.int64(code <= middle)
+            if n_upto < half:
+                median = middle + 1
+            else:
+                most = middle
+        n_below, n_median = 0, 0
+        for code in codes:
+            n_below += np.int64(code < median)
+            n_median += np.int64(code == median)
     # The number of records with the median value that go to the lower side.
     n_taken = half - n_below
     if not is_relaxed:
