@@ -317,7 +317,7 @@ def _find_lower(
         median, most = low, high
         while median < most:
             middle = median + (most - median) // 2
-            n_upto = 0
+            n_upto: Integer = 0
             for code in codes:
                 n_upto += np.int64(code <= middle)
             if n_upto < half:
