@@ -294,21 +294,16 @@ def number_column(snapshot: Snapshot, column: ColumnType, *, in_order: bool = Tr
 
 
 def number_presence(snapshot: Snapshot, column: ColumnType) -> RankedColumn:
-    """Tell apart who has a value of a type without an equality, such as json, and who has none.
-
-    The value whose text is the first stands for all of them.
-    """
+    """Tell apart who has a value of a type without an equality, such as json, and who has none."""
     session, own = snapshot.session, f"s.{snapshot.session.identifier(column.name)}"
     session.step("reading values")
     table = temporary_table(session, "values")
-    with fix_labels(session):
-        session.fetch(
-            f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
-            " SELECT (row_number() OVER (ORDER BY v.presence))::int4 - 1 AS code, v.value"
-            f" FROM (SELECT DISTINCT ON ({presence(own)}) {presence(own)} AS presence,"
-            f" {own} AS value FROM {snapshot.table} AS s ORDER BY {presence(own)},"
-            f' {label(own)} COLLATE "C" NULLS FIRST) AS v'
-        )
+    session.fetch(
+        f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
+        " SELECT (row_number() OVER (ORDER BY v.presence))::int4 - 1 AS code, v.value"
+        f" FROM (SELECT DISTINCT ON ({presence(own)}) {presence(own)} AS presence,"
+        f" {own} AS value FROM {snapshot.table} AS s ORDER BY {presence(own)}) AS v"
+    )
     codes = read_integers(
         snapshot, "v.code", f"JOIN {table} AS v ON {presence('v.value')} = {presence(own)}"
     )

@@ -8,8 +8,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from kanon_db.publications.rows import distinct_cells
 from tests.integration.parties import (
     Functions,
+    Package,
     Parties,
     create_source,
     fetch,
@@ -132,6 +134,34 @@ def test_types_without_an_equality_tell_who_has_a_value(parties: Parties, name: 
         count = f"SELECT COUNT(*) FROM published.{name} WHERE {condition}"
         assert row[2] == value(parties.admin, count)
     assert holds(parties, name)
+
+
+@pytest.mark.pitfall(4)
+def test_values_of_records_that_are_left_out_are_not_in_the_store(parties: Parties) -> None:
+    """Nor is how they write a value that others have."""
+    rows = [
+        (20, "a", f"{1 + i % 2}.50", '{"b": 1}', f"note {i}") if i else (99, "z", "1.5", "[]", "x")
+        for i in range(20)
+    ]
+    kanon = create_source(
+        parties.publisher, "data.apart", "age int, job text, wage numeric, note json, text text",
+        rows, ["age", "job"], None, insensitive=["wage", "note", "text"],
+    )  # fmt: skip
+    for most in (5_000, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(distinct_cells, "_MOST_IN_SAMPLE", most)
+            package = Package(parties.publisher)
+            package.generalize(
+                "data.apart", "apart", k=5, max_suppressed="0.05", method="mondrian", refine=False,
+                replace=True,
+            )  # fmt: skip
+        assert value(parties.admin, "SELECT count(*) FROM published.apart") == 19
+        for column in ("wage", "note", "text"):
+            shown = f"SELECT {column}::text FROM published.apart"
+            left = f"SELECT {column}::text FROM published.apart_val EXCEPT {shown}"
+            assert fetch(parties.admin, f"{left} EXCEPT SELECT NULL") == [], (column, most)
+        assert holds(parties, "apart")
+    kanon.drop("apart")
 
 
 @pytest.mark.parametrize("name", ["classes", "stars"])

@@ -70,7 +70,7 @@ from kanon_db.session.protocol import (
     temporary_table,
 )
 from kanon_db.transfer.columns import fix_labels, int4_bytes, label, parts_of, with_numbers
-from kanon_db.transfer.values import RankedColumn, inconsistent_equality
+from kanon_db.transfer.values import RankedColumn, inconsistent_equality, presence
 
 # Hashing the cells of a million rows takes a third of the time of looking up their numbers. Each
 # row's hashes become one 64-bit number, by exclusive or; these are added up, so the order of rows
@@ -242,11 +242,11 @@ def write_cell_codes(
     found: dict[str, AnyIntArray] = {}
     for name, column in rows.others.items():
         records = np.bincount(column.codes, minlength=column.n_values)
-        if name in loose and column.is_comparable:
+        if _may_be_spelled_twice(session, view, column, loose.get(name)):
             cells = CellColumn.of_ranked(column)
             found[name] = _number(writer, numbering, name, cells, records, is_loose=True)
         else:
-            found[name] = _number_values(writer, column, records)
+            found[name] = _number_values(writer, view, column, records)
     sizes = np.bincount(rows.combination_of_row)
     for name, cells in rows.cells.items():
         of_cell = np.bincount(cells.of_combination + 1, sizes, minlength=1 + cells.n_cells)
@@ -343,25 +343,32 @@ WHERE a.attrelid = to_regclass($1::text) AND a.attnum > 0 AND NOT a.attisdropped
 """
 
 
-def _loosely_equal(session: Session, view: RowView) -> set[str]:
-    """Find the columns where values that are written differently may be equal, as 1.0 and 1.00."""
-    types = {row["name"]: row["type"] for row in session.fetch(_LOOSELY_EQUAL, view.view)}
-    tests = {
-        name: _SPELLED_TWICE[type_].format(f"v.{session.identifier(name)}")
-        for name, type_ in types.items()
-        if type_ in _SPELLED_TWICE
-    }
-    if not tests:
-        return {*types}
-    row = fetch_one(session, f"SELECT ARRAY[{', '.join(tests.values())}] AS are FROM {view.view} v")
-    return {*types} - {name for name, may in zip(tests, row["are"], strict=True) if not may}
+def _loosely_equal(session: Session, view: RowView) -> dict[str, str]:
+    """Return the types of columns where values written differently may be equal: 1.0 and 1.00."""
+    return {row["name"]: row["type"] for row in session.fetch(_LOOSELY_EQUAL, view.view)}
 
 
-_SPELLED_TWICE: Final = {
-    "numeric": "min(scale({0})) < max(scale({0}))",
-    **dict.fromkeys(("real", "double precision"), "bool_or({0} = 0 AND {0}::text = '-0')"),
+_MARKS: Final = {
+    "numeric": "scale({0})",
+    **dict.fromkeys(("real", "double precision"), "({0} = 0 AND {0}::text = '-0')"),
 }
-"""Whether some values may be equal and written differently, of types where few are."""
+"""What equal values have in common that are written in one way."""
+
+
+def _may_be_spelled_twice(
+    session: Session, view: RowView, column: RankedColumn, type_: str | None
+) -> bool:
+    """Whether equal values may be written differently, in the rows or where values are listed."""
+    if type_ not in _MARKS or not column.is_comparable:
+        return type_ is not None and column.is_comparable
+    shown, listed = f"v.{session.identifier(column.name)}", "t.value"
+    row = fetch_one(
+        session,
+        "SELECT count(DISTINCT m.mark) > 1 AS may FROM ("
+        f"SELECT {_MARKS[type_].format(shown)} AS mark FROM {view.view} AS v"
+        f" UNION ALL SELECT {_MARKS[type_].format(listed)} FROM {column.table} AS t) AS m",
+    )
+    return bool(row["may"])
 
 
 def _number(
@@ -415,14 +422,23 @@ def _number(
     return numbers
 
 
-def _number_values(writer: StoreWriter, column: RankedColumn, records: IntArray) -> CodeArray:
+def _number_values(
+    writer: StoreWriter, view: RowView, column: RankedColumn, records: IntArray
+) -> CodeArray:
     """Write the values that rows have of a column, each of which is listed once.
 
     Returns the number of each, shape (n_values,); -1 of those that no row has.
     """
-    session = writer.session
+    session, values = writer.session, column.table
+    if not column.is_comparable:  # the row's value with the first text stands for all
+        own = f"v.{session.identifier(column.name)}"
+        values = (
+            f"(SELECT DISTINCT ON (c.code) c.code, {own} AS value FROM {values} AS c"
+            f" JOIN {view.view} AS v ON {presence('c.value')} = {presence(own)}"
+            f" ORDER BY c.code, {_text(own)} NULLS FIRST)"
+        )
     ordered = temporary_table(session, "values")
-    listed, (n_rows,) = with_numbers(session, column.table, (1, "r.code"))
+    listed, (n_rows,) = with_numbers(session, values, (1, "r.code"))
     with fix_labels(session), roomy(session):
         session.fetch(
             f"CREATE TEMPORARY TABLE {ordered} ON COMMIT DROP AS SELECT v.code, v.value,"
