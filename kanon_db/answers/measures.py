@@ -407,10 +407,10 @@ def refuse_wide_groups(opened: OpenQuery, layout: CellLayout) -> None:
     for cell in find_grouped_ranges(opened.query, layout):
         if cell.is_discrete and opened.is_wide(layout, cell):
             raise refusal(
-                f"GROUP BY accepts neither ranges without an end nor of more than {MOST_GROUPED:,}"
-                " values",
+                "GROUP BY accepts neither ranges without an end, such as (,) of numbers and NULL,"
+                f" nor of more than {MOST_GROUPED:,} values",
                 hint="ask for each interval by itself, as in COUNT(*) FILTER (WHERE x >= 65),"
-                " COUNT(*) FILTER (WHERE x < 65)",
+                " COUNT(*) FILTER (WHERE x < 65), COUNT(*) FILTER (WHERE x IS NULL)",
                 detail=f'column "{cell.column.name}"',
             )
 

@@ -285,6 +285,7 @@ VIEWS = {
     "instants": ("at", """
         (tstzrange('2020-01-01+00', '2020-01-03+00', '[]')),
         (tstzrange('2020-01-02+00', '2020-01-02+00', '[]')), (NULL)"""),
+    "mixed": ("age", "(int4range(20, 30, '[]')), (int4range(NULL, NULL)), (NULL)"),
     # One begins where the other ends: there, the values of both columns may be equal.
     "meet": ("a, b", "(numrange(10, 20, '[]'), numrange(5, 10, '[]'))"),
     "hidden": ("age, sex, marks, cost", """
@@ -391,6 +392,16 @@ def test_sum_of_continuous_ranges(parties: Parties) -> None:
         Package(parties.analyst).kanon.count(
             "SELECT height, COUNT(*) FROM continuous GROUP BY height"
         )
+
+
+def test_ranges_without_an_end_are_asked_for_by_intervals(parties: Parties) -> None:
+    kanon = Package(parties.analyst).kanon
+    with pytest.raises(UnsupportedQueryError, match="such as .,. of numbers and NULL") as refused:
+        kanon.count("SELECT age, COUNT(*) FROM mixed GROUP BY age")
+    own = refused.value.hint.partition("as in ")[2].replace("x", "age")
+    answer = kanon.estimate(f"SELECT {own} FROM mixed")
+    assert answer["lower_bound"].tolist() == [0, 1, 1]
+    assert answer["upper_bound"].tolist() == [1, 2, 2]
 
 
 def test_groups_and_sums_of_suppressed_cells(parties: Parties) -> None:
