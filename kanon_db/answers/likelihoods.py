@@ -235,6 +235,25 @@ def together(cells: Iterable[CellDescription]) -> float:
     return TOGETHER
 
 
+def least_unknown(names: Collection[str], layout: CellLayout) -> float:
+    """Return the least share u of records, of a question that mentions some columns."""
+    cells = [layout.cells[name] for name in names]
+    is_joint = any(map(is_vague, cells)) and not all(map(is_vague, cells))
+    return DEPENDENT if is_joint else 0.0
+
+
+def names_of(request: Request) -> set[str]:
+    """Return the columns that a request mentions."""
+    query, aggregate = request.query, request.aggregate
+    operand = None if aggregate.function == "count" else aggregate.operand
+    keys = (key.expression for key in query.keys)
+    return {
+        name
+        for part in (condition_of(query, aggregate), *keys, operand)
+        for name in ex.attributes(part)
+    }
+
+
 def apart_from_required(
     request: Request, layout: CellLayout, also: Collection[str] = ()
 ) -> tuple[Request, list[ex.Expression]]:
@@ -284,6 +303,10 @@ TOGETHER: Final = 0.5
 
 SUPPRESSED: Final = 0.2
 """The same, where cells are suppressed."""
+
+DEPENDENT: Final = 0.2
+"""The least share of records of which nothing is known, where a question has columns whose values
+are published, too: the others may depend on these, in the same direction in all cells."""
 
 MOSTLY_SUPPRESSED: Final = 0.3
 """Which part of half the distance between the bounds is added as an error, where more than half of

@@ -38,6 +38,7 @@ from kanon_db.answers.likelihoods import (
     MOSTLY_SUPPRESSED,
     arrange,
     find_summed_column,
+    least_unknown,
     together,
 )
 from kanon_db.answers.scope import OpenQuery
@@ -530,6 +531,8 @@ class _RowStatement:
         weights["evenly"] = reduce(lambda a, b: exp.Mul(this=a, expression=b), shares)
         n = nodes.column(self._number, self._alias)
         unknown = reduce(nodes.greatest, (one.unknown for one in self.spread.values()))
+        if least := least_unknown(ex.attributes(condition), self.layout):
+            unknown = nodes.greatest(unknown, exp.Literal.number(repr(least)))
         columns: list[tuple[Node, str]] = [
             (n, "n"),
             *(

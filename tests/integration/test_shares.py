@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from kanon_db.answers.estimates import answer, list_rows
-from kanon_db.answers.likelihoods import TOGETHER
+from kanon_db.answers.likelihoods import DEPENDENT, TOGETHER
 from kanon_db.answers.rows.cell_evidence import KnownTypes
 from kanon_db.answers.rows.coded_rows import TypeCounter, from_types
 from kanon_db.answers.rows.value_counts import ValueCounts
@@ -387,6 +387,17 @@ def test_errors_reach_from_learned_shares_to_even_ones(parties: Parties, name: s
             assert error == pytest.approx(found, rel=1e-6), query
             n_apart += (n @ away) ** 2 > base / 50
     assert n_apart >= 2
+
+
+@each_kind
+def test_a_dependence_on_published_values_is_allowed_for(parties: Parties, name: str) -> None:
+    """Cells may go with what is published as it is, in the same direction in all of them."""
+    session = PsycopgSession(parties.analyst)
+    for where, is_joint in (("age < 25", False), ("age < 25 AND sick = 'flu'", True)):
+        query = f"SELECT COUNT(*) FROM {name} WHERE {where}"
+        with session.transaction():
+            u = count_rows(open_query(session, query, answer=list_rows))[1]
+        assert (u.min() >= DEPENDENT) == is_joint
 
 
 def count_rows(opened: OpenQuery) -> list[Any]:

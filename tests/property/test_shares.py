@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kanon_db.algorithms.recoding.generalized_cells import (
+    RangeDistributions,
     SetDistributions,
     Sets,
     distribution_of_ranges,
@@ -56,6 +58,57 @@ def test_a_set_of_one_value_tells_of_others(case: tuple[Sets, np.ndarray, np.nda
         if value in own:
             share, since = (p[value] / p[own].sum() for p in (before, after))
             assert since >= share - 1e-6
+
+
+@given(set_cells())
+def test_errors_say_nothing_of_what_is_certain(case: tuple[Sets, np.ndarray, np.ndarray]) -> None:
+    cells, records, known = case
+    certain = np.minimum(known * cells.sizes / records, 1)
+    distributions = SetDistributions.of(cells, records, known, is_tight=True)
+    assert distributions is not None
+    assert (distributions.known >= certain - 1e-9).all()
+    assert (distributions.known <= 1 + 1e-9).all()
+
+
+def test_cells_that_differ_are_not_off_together() -> None:
+    """Of as many records, fewer deviations add up where they lie in more distinct cells."""
+    ten = np.full(10, 100)
+    for n_cells in (1, 10):
+        low, high = np.zeros(n_cells), 20.0 + np.arange(n_cells)
+        ranges = RangeDistributions.of(
+            low - 0.5, high + 0.5, ten[:n_cells], ten[:n_cells] / 5, is_tight=True, is_discrete=True
+        )
+        sets, _ = Sets.number(list(combinations("abcde", 2))[:n_cells])
+        distributions = SetDistributions.of(sets, ten[:n_cells], ten[:n_cells] / 5, is_tight=True)
+        assert ranges is not None
+        assert distributions is not None
+        doubted = [float((1 - one.known).max()) for one in (ranges, distributions)]
+        if n_cells == 1:
+            of_one = doubted
+    assert all(many < 0.6 * one for many, one in zip(doubted, of_one, strict=True))
+
+
+def test_whole_numbers_in_continuous_ranges_follow_what_is_learned() -> None:
+    """If they lay evenly, none would be whole."""
+    low, high = np.array([60.0, 61.0, 62.0]), np.array([62.0, 63.0, 62.0])
+    records = np.array([10, 10, 10])
+    for part in (0.0, 0.25):
+        ranges = RangeDistributions.of(
+            low + part, high, records, records / 5, is_tight=True, is_discrete=False
+        )
+        assert ranges is not None
+        assert (ranges.trust == 1) == (part == 0)
+
+
+def test_ranges_of_other_numbers_may_all_be_off_together() -> None:
+    low, records = np.arange(20.0), np.full(20, 10)
+    for part in (0.0, 0.25):
+        ranges = RangeDistributions.of(
+            low + part, low + 9, records, records / 5, is_tight=True, is_discrete=False
+        )
+        assert ranges is not None
+        divided = 1 - 2 * ranges.own
+        assert ((1 - ranges.known > 0.39 * divided) == (part > 0)).all()
 
 
 @st.composite

@@ -435,17 +435,20 @@ def trust(
     return _FOLLOWED * seen / (seen + _MISLEADING) if seen > 0 else 0.0
 
 
-_ALWAYS: Final = 0.1
+_DOUBTED, _ALWAYS = 0.6, 0.4
 """Chosen as above."""
 
 
-def _excuse(known: FloatArray, part: float) -> FloatArray:
-    """Say of which share of a cell's records errors say nothing, if so much is followed.
+def _excuse(known: FloatArray, part: float, joint: float) -> FloatArray:
+    """Say of which share of a cell's records errors say nothing: more are off that follow more."""
+    doubted = _DOUBTED * (_ALWAYS + (1 - _ALWAYS) * min(part / _FOLLOWED, 1)) * joint
+    return np.asarray(1 - (1 - known) * doubted)
 
-    Nobody may be off because of what is certain, and more are the farther learned is from evenly.
-    """
-    sure: FloatArray = 1 - (1 - known) * (_ALWAYS + (1 - _ALWAYS) * part / _FOLLOWED)
-    return sure
+
+def _add_independent(squares: Any, sums: Any, weights: Any = 1.0) -> float:
+    """Say what independent deviations add up to, at each place, as a part of their sums."""
+    roots = np.sqrt(np.maximum(squares, 0)) * weights
+    return float(roots.sum() / max(float((sums * weights).sum()), _LEAST))
 
 
 MOST_CELLS: Final = 50_000
@@ -480,7 +483,11 @@ class SetDistributions:
         difference: FloatArray = np.add.reduceat((learned - even) ** 2, starts) * sizes
         part = trust(difference, inside, sizes, 1 - known, records, n_classes)
         # Witnesses, of whom each value has as many, lie evenly.
-        return cls(even + (part * (1 - known))[owner] * (learned - even), _excuse(known, part))
+        shares = even + (part * (1 - known))[owner] * (learned - even)
+        # The shares of each set are off by themselves.
+        off = (records * (1 - known))[owner] * np.sqrt(np.maximum(shares * (1 - shares), 0))
+        squares, sums = (np.bincount(cells.codes, weights=x) for x in (off**2, off))
+        return cls(shares, _excuse(known, part, _add_independent(squares, sums)))
 
 
 _Even = Callable[[IntArray, FloatArray], FloatArray]
@@ -573,7 +580,7 @@ class Axis:
         is_learned = is_known & (inner < self.trust)
         at = np.where(is_learned, inner / max(self.trust, _LEAST), 0.0)
         part = np.searchsorted(self.upto, self.upto[first] + at * base, "right") - 1
-        rest = np.clip((inner - self.trust) / (1 - self.trust), 0, 1)
+        rest = np.clip((inner - self.trust) / max(1 - self.trust, _LEAST), 0, 1)
         places: FloatArray = np.where(
             is_learned,
             np.asarray(self.points, dtype=np.float64)[np.clip(part, first, last)],
@@ -663,7 +670,7 @@ class RangeDistributions:
     own: FloatArray  # (n_cells,): fraction of its records known to be at either end
     is_each: bool  # Whether each part is one value of the column
     trust: float  # As of `Axis`
-    known: FloatArray  # (n_cells,): as of `SetDistributions`
+    known: FloatArray  # As of `SetDistributions`
 
     @classmethod
     def of(
@@ -705,7 +712,16 @@ class RangeDistributions:
         difference = squares * widths / shares**2 - 1
         part = trust(difference, shares, last - first + 1, 1 - 2 * own, records, n_classes)
         is_each = axis.is_each and is_discrete
-        return cls(axis, first, last, own, is_each, part, _excuse(2 * own, part))
+        if axis.is_each and not is_discrete:
+            part = 1.0  # Numbers that lie evenly in a continuous range are never whole.
+        # The shares of each range are off by themselves, in the records on one side of a cut.
+        off, n = records * (1 - 2 * own), axis.shares.size
+        squares, sums = (
+            np.cumsum(np.bincount(first, x, n) - np.bincount(last, x, n)) for x in (off**2, off)
+        )
+        # Of continuous numbers, no table tells how far cells are off by themselves.
+        joint = _add_independent(squares, sums, axis.shares) if is_whole else 1 / _DOUBTED
+        return cls(axis, first, last, own, is_each, part, _excuse(2 * own, part, joint))
 
     def on(self, points: Any) -> Axis:
         """Return it with a value of each part."""

@@ -542,7 +542,7 @@ class TypeCounter:
 
     def _unknown(self, codes: Codes, n_types: int) -> FloatArray:
         """Return the share of the records of each type of which nothing is known."""
-        u = np.zeros(n_types)
+        u = np.full(n_types, self._pieces.least_unknown)
         for place in self._pieces.vague:
             u = np.maximum(u, self._read.cells[place].u[codes[place]])
         return u

@@ -12,7 +12,9 @@ from kanon_db.answers.likelihoods import (
     columns_to_list,
     compares_ranges,
     find_summed_column,
+    least_unknown,
     most_listed,
+    names_of,
     together,
 )
 from kanon_db.query import expressions as ex
@@ -70,7 +72,8 @@ class Pieces:
     unit: Unit
     keys: list[tuple[ex.Expression, tuple[int, ...]]]  # The columns of each group key
     summed: Summed | None
-    together: float  # See `kanon_db.answers.likelihoods`
+    together: float  # See `kanon_db.answers.likelihoods`, and for this:
+    least_unknown: float
     most_listed: Mapping[int, int]  # How many values of each wide range are listed
     # Of ranges that are grouped by, what is asked of their values, if it is asked of each column
     # alone: runs of values that it does not tell apart are listed as one
@@ -108,8 +111,8 @@ class _Divider:
         self._keys = [key.expression for key in query.keys]
         self._function = aggregate.function
         self._weighed = None if aggregate.function == "count" else aggregate.operand
-        needed = [self._condition, *self._keys, self._weighed]
-        names = {*also, *(name for part in needed for name in ex.attributes(part))}
+        self._names = names_of(request)
+        names = {*also, *self._names}
         self._places = {
             name: place for place, name in enumerate(name for name in layout.cells if name in names)
         }
@@ -141,6 +144,7 @@ class _Divider:
             keys=[(key, self._mentioned(key)) for key in self._keys],
             summed=None if self._weighed is None else self._weigh(self._weighed),
             together=together(cells.values()),
+            least_unknown=least_unknown(self._names, self._layout),
             most_listed=self._most,
             of_runs={} if is_failing else self._find_runs(unit),
             lists_values=self._lists_values,

@@ -11,7 +11,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground import arrays
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.answers.likelihoods import apart_from_required
+from kanon_db.answers.likelihoods import apart_from_required, least_unknown, names_of
 from kanon_db.answers.rows.cell_columns import (
     Cells,
     Flags,
@@ -64,7 +64,9 @@ class StoredTypes:
         self._runner, self._layout, self._room = runner, layout, room
         self._store = runner.store
         rest, required = apart_from_required(request, layout, also)
-        self.pieces = Pieces.of(rest, layout, also, lists_values=lists_values)
+        pieces = Pieces.of(rest, layout, also, lists_values=lists_values)
+        least = least_unknown(names_of(request), layout)  # Of all columns, not only the rest's
+        self.pieces = replace(pieces, least_unknown=least)
         self._met: _Codes = {}  # The codes that are read, of columns with fewer
         # What was read to find these, all of it and not yet numbered, if there is room
         self._kept: list[tuple[_Codes, FloatArray]] | None = None
