@@ -297,20 +297,22 @@ DECLARE
     _columns CONSTANT text := (
         SELECT format('(%s)', string_agg(format('%I', name), ', '))
         FROM jsonb_array_elements_text(given -> 'columns') AS c (name) HAVING count(*) > 0);
+    _keys CONSTANT text := (
+        SELECT format('(%s)', string_agg(format('%I', name), ', ' ORDER BY position))
+        FROM jsonb_array_elements_text(given -> 'keys') WITH ORDINALITY AS c (name, position)
+        HAVING count(*) > 0);
     _table text;
 BEGIN
     FOR _table IN SELECT s.name FROM kanon.owner_staged(caller, given ->> 'prefix',
         ARRAY(SELECT jsonb_array_elements_text(given -> 'suffixes'))) AS s
     LOOP
         EXECUTE format('ANALYZE %s %s', _table, _columns);
-        -- Which blocks have which numbers: a few bytes for each sixteen.
-        IF given ->> 'ascending' IS NOT NULL THEN
-            EXECUTE format('CREATE INDEX ON %s USING brin (%I int4_minmax_ops)'
-                ' WITH (pages_per_range = 16)', _table, given ->> 'ascending');
+        IF _keys IS NOT NULL THEN
+            EXECUTE format('CREATE UNIQUE INDEX ON %s %s', _table, _keys);
         END IF;
     END LOOP;
     RETURN NULL;
 END
 $function$;
 COMMENT ON FUNCTION kanon.owner_analyze IS
-    'gathers the planner''s statistics of staged relations, and says where ascending numbers are';
+    'gathers the planner''s statistics of staged relations, and makes an index of their keys';

@@ -384,7 +384,8 @@ class StoreWriter:
 
         `chunks`: those of classes.
         """
-        self._staging.analyze(VALUES, ascending=self._names["column_no"])
+        # Each question looks up some columns, or combinations of codes one by one.
+        self._staging.analyze(VALUES, keys=[self._names["column_no"], self._names["code"]])
         described = {
             **self._names,
             "records": RECORDS_OF_CHUNK,

@@ -137,13 +137,13 @@ class StagedRelations:
         self._run("create view", tables=[rows, cells], number=number, columns=list(columns))
 
     def analyze(
-        self, *suffixes: str, columns: Sequence[str] = (), ascending: str | None = None
+        self, *suffixes: str, columns: Sequence[str] = (), keys: Sequence[str] = ()
     ) -> None:
         """Gather the planner's statistics, of all columns or of some.
 
-        Rows whose numbers `ascending` has, in this order, are then found without reading the rest.
+        Rows are found by the columns `keys`, which tell them apart, without reading the rest.
         """
-        self._run("analyze", suffixes=suffixes, columns=columns, ascending=ascending)
+        self._run("analyze", suffixes=suffixes, columns=columns, keys=keys)
 
     def drop(self, suffixes: Sequence[str]) -> None:
         """Drop the relations with these suffixes; what depends on others comes first."""

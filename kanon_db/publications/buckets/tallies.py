@@ -264,24 +264,36 @@ class Tally:
 
     def add(self, size: int, numbers: IntArray) -> None:
         """Add buckets by their numbers."""
-        limit = self.n_groups[0] * self.n_groups[1] * (size + 1) ** 2
-        if limit <= _MOST_DENSE:
-            own = self._dense.setdefault(size, np.zeros(limit, np.int64))
-            own += np.bincount(numbers.ravel(), minlength=limit)
-            return
-        more, times = np.unique(numbers, return_counts=True)
-        known, before = self._sparse.get(size, (more[:0], times[:0]))
-        numbers, at = np.unique(np.concatenate([known, more]), return_inverse=True)
-        summed = np.bincount(at, np.concatenate([before, times]), numbers.size).astype(np.int64)
-        self._sparse[size] = numbers, summed
+        own = self._places(size)
+        if own is None:
+            self._merge(size, *np.unique(numbers, return_counts=True))
+        else:
+            own += np.bincount(numbers.ravel(), minlength=own.size)
 
     def __add__(self, other: Tally) -> Tally:
         """Add the tally of other buckets."""
         both = Tally(self.n_groups)
         for one in (self, other):
             for size, numbers, times in one.lines():
-                both.add(size, np.repeat(numbers, times))
+                own = both._places(size)
+                if own is None:
+                    both._merge(size, numbers, times)
+                else:
+                    own[numbers] += times
         return both
+
+    def _places(self, size: int) -> IntArray | None:
+        """Return how many buckets of a size have each number; None for too many numbers."""
+        limit = self.n_groups[0] * self.n_groups[1] * (size + 1) ** 2
+        if limit > _MOST_DENSE:
+            return None
+        return self._dense.setdefault(size, np.zeros(limit, np.int64))
+
+    def _merge(self, size: int, more: IntArray, times: IntArray) -> None:
+        known, before = self._sparse.get(size, (more[:0], times[:0]))
+        numbers, at = np.unique(np.concatenate([known, more]), return_inverse=True)
+        summed = np.bincount(at, np.concatenate([before, times]), numbers.size).astype(np.int64)
+        self._sparse[size] = numbers, summed
 
     def lines(self) -> Iterator[tuple[int, IntArray, IntArray]]:
         """Yield each size with the numbers of its buckets, and how many there are of each."""

@@ -268,6 +268,24 @@ def _slots(classes, slots):
         first += n
 
 
+@given(
+    st.lists(st.lists(st.tuples(*[st.integers(0, 3)] * 3), min_size=1, max_size=6), max_size=4),
+    st.sampled_from([(2, 2), (400, 400)]),
+)
+def test_tallies_of_chunks_are_added(chunks, n_groups):
+    """Whether each number has a place of its own, or only those that occur."""
+    whole, added = Tally(n_groups), Tally(n_groups)
+    for chunk in chunks:
+        pair, q, s = np.array(chunk, dtype=np.int64).T
+        own = Tally(n_groups)
+        for tally in (whole, own):
+            tally.add(3, tally.number(pair, q, s, 3))
+        added += own
+    assert [[own.tolist() for own in line[1:]] for line in added.lines()] == [
+        [own.tolist() for own in line[1:]] for line in whole.lines()
+    ]
+
+
 @given(counted_buckets(), st.booleans())
 def test_tallies_equal_the_buckets_one_by_one(case, are_drawn_from_all):
     classes, buckets = case
