@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kanon_db.query import expressions as ex
-from kanon_db.query.cell_conditions import may_fail
 from kanon_db.query.expressions import Query
 from kanon_db.query.layout import (
     CellDescription,
@@ -18,6 +17,7 @@ from kanon_db.query.layout import (
     is_vague,
     parts_of,
 )
+from kanon_db.query.ranges import may_fail
 from kanon_db.query.sql import (
     Request,
     is_leaf,

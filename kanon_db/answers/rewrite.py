@@ -43,8 +43,7 @@ from kanon_db.answers.likelihoods import (
 )
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.query import expressions as ex
-from kanon_db.query.cell_conditions import can_cover, holds_anything, is_endless
-from kanon_db.query.expressions import RANGE_OF, Aggregate, Column, Expression, refusal
+from kanon_db.query.expressions import Aggregate, Column, Expression, refusal
 from kanon_db.query.layout import (
     BucketLayout,
     CellDescription,
@@ -53,6 +52,7 @@ from kanon_db.query.layout import (
     condition_of,
     is_vague,
 )
+from kanon_db.query.ranges import AXES, can_cover, holds_anything, is_endless
 from kanon_db.query.sql import is_leaf, leaves
 
 Dialect = OneOf["postgres", "spark"]
@@ -312,7 +312,7 @@ def _is_own(cell: CellDescription) -> Node:
             of_column, exp.EQ(this=text, expression=nodes.cast(own, "text")), copy=False
         )
     # The text of a date depends on the session, and those of other columns are no dates.
-    read = nodes.cast(text, RANGE_OF[cell.column.type.name])
+    read = nodes.cast(text, AXES[cell.column.type.name].ranges[0])
     read = exp.Case(ifs=[exp.If(this=of_column, true=read)])
     return exp.EQ(this=read, expression=own)
 

@@ -31,8 +31,6 @@ from kanon_db.publications.registry import kind_named
 from kanon_db.query.check import LookupTable, check, check_relations, join
 from kanon_db.query.expressions import (
     CATEGORIES,
-    DISCRETE_RANGES,
-    RANGES,
     Call,
     Category,
     Column,
@@ -47,7 +45,6 @@ from kanon_db.query.expressions import (
     attributes,
     columns,
     refusal,
-    type_in_range,
     walk,
 )
 from kanon_db.query.layout import (
@@ -58,9 +55,11 @@ from kanon_db.query.layout import (
     Lookup,
     RowView,
     Shares,
+    check_described,
     is_drawn_from_all,
 )
 from kanon_db.query.parse import parse_query
+from kanon_db.query.ranges import RANGES, describe_cells
 from kanon_db.query.subqueries import Rows, settle
 from kanon_db.session.protocol import (
     DATA_EXCEPTION_CLASS,
@@ -245,8 +244,6 @@ class PublishedTypes:
         # Raises NotFoundError when the published cells are of another kind.
         if kind == "value":
             return CellDescription(self.column(published), "value", mark=mark)
-        from kanon_db.query.cell_conditions import check_described  # not needed for buckets
-
         described = self._describe(published.name)
         column = self._plain(published, described)
         known = (
@@ -258,13 +255,9 @@ class PublishedTypes:
                 replace(column, type=type_), "set", element, is_discrete=False, mark=mark,
                 shares=self._shares(column.name), labels=known,
             )  # fmt: skip
-        inside = type_in_range(published.type_name, described.get("type"))
-        if kind == "range" and inside is not None:
-            return CellDescription(
-                replace(column, type=inside), "range", mark=mark,
-                is_discrete=published.type_name in DISCRETE_RANGES,
-                shares=self._shares(column.name),
-            )  # fmt: skip
+        cell = describe_cells(column, published.type_name, described.get("type"))
+        if kind == cell.kind == "range":
+            return cell._replace(mark=mark, shares=self._shares(column.name))
         raise NotFoundError(
             "the cells of a published column cannot be read",
             detail=f'column "{column.name}" of {self.publication.name}, type {published.type_name}',

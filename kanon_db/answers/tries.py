@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.query import expressions as ex
-from kanon_db.query.cell_conditions import multirange_of, place_of
 from kanon_db.query.layout import Lookup
+from kanon_db.query.ranges import multirange_of, place_of
 from kanon_db.query.sql import Constants, join_relations, write
 from kanon_db.session.protocol import Row, Value
 

@@ -439,7 +439,7 @@ def _check_keep(source: Source, rule: KeepRule, types: Mapping[str, ColumnType])
                 hint="give the column another role, or leave the aggregate out; the column of the"
                 " arrival is left as it is",
             )
-        is_number = types[column].bound_type == "numeric"
+        is_number = types[column].is_number
         if function in ("sum", "mean", "count") and not is_number:
             raise SchemaMismatchError(
                 f"{function} is for columns of numbers",

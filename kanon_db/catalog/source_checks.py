@@ -141,7 +141,7 @@ def _where(column: ColumnType) -> str:
 
 def _check_round(column: ColumnType, given: str | float, where: str) -> None:
     """Check that a unit is one of times, and a width one of the column's numbers."""
-    is_number = column.bound_type == "numeric"
+    is_number = column.is_number
     detail = f"{where}: its type is {column.type_name}"
     if is_number and isinstance(given, str):
         raise InvalidParameterError(

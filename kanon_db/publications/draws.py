@@ -38,23 +38,7 @@ from kanon_db.publications.codes import CodeTables
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.relations import Note, StagedRelations, counting_note
 from kanon_db.publications.results import Check, require_checks
-from kanon_db.query.cell_conditions import (
-    check_described,
-    ends_of,
-    labels,
-    members_of,
-    place_of,
-    texts,
-    value_at,
-)
-from kanon_db.query.expressions import (
-    DISCRETE_RANGES,
-    NUMBERS,
-    RANGES,
-    Column,
-    Type,
-    type_in_range,
-)
+from kanon_db.query.expressions import NUMBERS, TEXT, Column
 from kanon_db.query.layout import (
     ANYTHING,
     DRAWN,
@@ -63,6 +47,20 @@ from kanon_db.query.layout import (
     CellDescription,
     Quotes,
     RowView,
+    check_described,
+    labels,
+    members_of,
+    texts,
+)
+from kanon_db.query.ranges import (
+    AXES,
+    RANGES,
+    describe_cells,
+    ends_of,
+    place_of,
+    place_of_end,
+    value_at,
+    value_of_end,
 )
 from kanon_db.session.protocol import Row, Session, fetch_one, settings
 from kanon_db.transfer.columns import column_types, find_relation, label
@@ -395,15 +393,14 @@ def _shown_columns(session: Session, view: RowView, publication: Publication) ->
         if kind != "value":
             shares = layout.get("shares")
             known = shares.get(name) if isinstance(shares, dict) else None
-            inside = type_in_range(shown_type, of_source[name].get("type"))
-            cell = CellDescription(
-                Column(name, column.quoted, inside or Type("text", "text")),
-                "range" if kind == "range" else "set",
-                is_discrete=shown_type in DISCRETE_RANGES,
+            described = of_source[name].get("type")
+            cell = describe_cells(
+                Column(name, column.quoted, TEXT), shown_type, described
+            )._replace(
                 shares=known if known in ("of_each", "of_parts") else None,
                 labels=check_described(described_cell.get("labels")),
             )
-            if (inside is None) == (kind == "range"):
+            if (cell.kind == "range") != (kind == "range"):
                 raise NotFoundError(
                     "the cells of a published column cannot be read",
                     detail=f'column "{name}" of {publication.name}, type {shown_type}',
@@ -444,9 +441,9 @@ class _RowDrawing:
     def _fits(self, column: _ShownColumn) -> str:
         """Write whether the value of a record ``d`` lies in the cell of a row ``v``."""
         drawn, shown = f"d.{column.quoted}", f"v.{column.quoted}"
-        if column.range_type:
-            of = RANGES[column.range_type][0]  # A float is what is written of it.
-            own = f"{drawn}::text::numeric" if of == "numeric" else f"{drawn}::{of}"
+        if column.range_type and column.cell is not None:
+            end = AXES[column.cell.column.type.name].end.format(drawn)
+            own = f"{end}::{RANGES[column.range_type].end}"
             return (
                 f"CASE WHEN num_nulls({shown}, {drawn}) > 0 THEN num_nonnulls({drawn}) = 0 AND"
                 f" (num_nulls({shown}) = 1 OR lower_inf({shown}) AND upper_inf({shown}))"
@@ -647,22 +644,23 @@ def _value_in_range(cell: CellDescription, range_: str, place: str) -> str:
     Without a place, one is an end. Of a range without a lower end, the greatest value.
     """
     type_ = cell.column.type
-    lower, upper = f"lower({range_})", f"upper({range_})"
-    less = value_at(type_, f"({place_of(type_, upper)} - 1)::float8")
+    ends = [f"{end}({range_})" for end in ("lower", "upper")]
+    lower, upper = (value_of_end(type_, end) for end in ends)
+    less = value_at(type_, f"({place_of_end(type_, ends[1])} - 1)::float8")
     greatest = (
         less
         if cell.is_discrete
         else (
-            f"CASE WHEN upper_inc({range_}) THEN {upper}::{type_.name}"
-            f" WHEN lower_inf({range_}) THEN {less} ELSE {lower}::{type_.name} END"
+            f"CASE WHEN upper_inc({range_}) THEN {upper}"
+            f" WHEN lower_inf({range_}) THEN {less} ELSE {lower} END"
         )
     )
-    low = f"CASE WHEN lower_inf({range_}) THEN {greatest} ELSE {lower}::{type_.name} END"
-    high = f"CASE WHEN upper_inf({range_}) THEN {lower}::{type_.name} ELSE {greatest} END"
+    low = f"CASE WHEN lower_inf({range_}) THEN {greatest} ELSE {lower} END"
+    high = f"CASE WHEN upper_inf({range_}) THEN {lower} ELSE {greatest} END"
     value = value_at(type_, place)
     if type_.category in NUMBERS and not cell.is_discrete:
         # With as many digits as the ends have, which are values of the source if both belong to it.
-        digits = f"greatest(scale({lower}), scale({upper}))"
+        digits = f"greatest(scale({ends[0]}), scale({ends[1]}))"
         value = (
             f"CASE WHEN upper_inc({range_}) THEN round({place}::numeric, {digits})::{type_.name}"
             f" ELSE {value} END"

@@ -30,6 +30,7 @@ from kanon_db.query.expressions import (
     refusal,
     result_type,
 )
+from kanon_db.query.ranges import RANGES
 
 
 class Scope(NamedTuple):
@@ -552,13 +553,13 @@ class Binder:
 
     def _bind_containment(self, test: ex.Contained) -> ex.Expression:
         """Bind ``<@`` as comparisons with the ends of the range; one that is NULL is none."""
-        of = ex.RANGES[test.range_type][0]
+        of = RANGES[test.range_type].end
         if any(isinstance(part, ex.Contained) for part in ex.walk(test.operand)):
             # Each level binds its operand three times.
             raise refusal("<@ is nested in the operand of <@", hint=f"write {_ENDS}")
         _, type_ = self.bind(test.operand)
         if type_ is None or type_.name != of:
-            fitting = (name for name, (end, *_) in ex.RANGES.items() if type_ and end == type_.name)
+            fitting = (name for name, one in RANGES.items() if type_ and one.end == type_.name)
             raise refusal(
                 f"{test.range_type} holds values of type {of}, which these are not",
                 hint=f"write <@ {next(fitting, 'int4range')}(...), or {_ENDS}",

@@ -12,6 +12,7 @@ from kanon_db.query import expressions as ex
 from kanon_db.query._calls import CONSTANTS, INTERVAL_TEXT, LITERAL_TYPES, CallParser, cast
 from kanon_db.query._lexemes import LISTED, LISTED_PATTERNS, Lexeme
 from kanon_db.query.expressions import MAX_PATTERN, Expression
+from kanon_db.query.ranges import RANGES
 
 MAX_REPEATED: Final = 4_000
 """The most parts of the operand of a CASE, times its number of WHENs."""
@@ -286,7 +287,7 @@ class ExpressionParser(CallParser):
         """Read ``<@ range(low, high)``."""
         operator = self.step()
         function = self.here
-        if not (function.is_word(*ex.RANGES) and self.ahead(1).is_symbol("(")):
+        if not (function.is_word(*RANGES) and self.ahead(1).is_symbol("(")):
             raise self.refuse(
                 "<@ is only supported with a range",
                 "write age <@ int4range(20, 30), or age >= 20 AND age < 30",

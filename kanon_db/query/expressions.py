@@ -95,37 +95,6 @@ CATEGORIES: Final[Mapping[str, Category]] = {
 }
 """The categories of PostgreSQL's own types."""
 
-RANGES: Final[Mapping[str, tuple[str, ...]]] = {
-    "int4range": ("integer", "smallint"),
-    "int8range": ("bigint", "integer"),
-    "numrange": ("numeric", "bigint", "real", "double precision"),
-    "daterange": ("date",),
-    "tsrange": ("timestamp without time zone",),
-    "tstzrange": ("timestamp with time zone",),
-}
-"""The types of values that each type of range may cover; the first is that of its ends."""
-
-RANGE_OF: Final[Mapping[str, str]] = {
-    of: name for name, values in reversed([*RANGES.items()]) for of in values
-}
-"""The type of range that covers values of a type: of several, the first."""
-
-DISCRETE_RANGES: Final = ("int4range", "int8range", "daterange")
-"""The types of ranges whose values can be counted."""
-
-
-def type_in_range(range_type: str, described: object) -> Type | None:
-    """Return the type of the values in a range; None if the two types do not go together.
-
-    `range_type`: type of the published cells.
-    """
-    # `described`: name of the source's type, if the catalog has one.
-    allowed = RANGES.get(range_type)
-    if allowed is None:
-        return None
-    name = described if isinstance(described, str) and described in allowed else allowed[0]
-    return Type(name, CATEGORIES[name], has_constant_input=CATEGORIES[name] != "moment")
-
 
 # Expressions of a query.
 #

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -230,8 +231,8 @@ class CellDescription(NamedTuple):
     # Whether some record of a cell has each value of a set, and each end of a range; not so in
     # coarsened columns
     is_tight: bool = True
-    # The values that each published label stands for, as JSON; None for sets
-    # (`kanon_db.query.cell_conditions`)
+    # The values that each published label stands for, as JSON (:func:`check_described`); None for
+    # sets
     labels: str | None = None
 
 
@@ -312,6 +313,68 @@ class Lookup(NamedTuple):
     relation: str  # Schema-qualified and quoted
     key: Column  # Join column of the table
     on: Column  # Join column of the publication
+
+
+# Labels of a hierarchy as the sets of values that they stand for, as SQL.
+#
+# The catalog keeps them as JSON: ``values``, in an order in which each label's values follow each
+# other, and ``labels``, each with the places of its first and its last value, from 0. A value is
+# the label of itself, and ``*`` that of anything, NULL too.
+
+
+def texts(described: str) -> str:
+    """Write all values as one array, ``texts``.
+
+    `described`: SQL of the JSON, as jsonb.
+    """
+    values = f"jsonb_array_elements_text({described} -> 'values')"
+    return f"SELECT array_agg(t.v ORDER BY t.i) AS texts FROM {values} WITH ORDINALITY AS t (v, i)"
+
+
+def labels(described: str) -> str:
+    """Write each ``label`` with the places of its ``first`` and its ``last`` value."""
+    values = f"{described} -> 'values'"
+    return (
+        "SELECT e.x ->> 0 AS label, (e.x ->> 1)::int AS first, (e.x ->> 2)::int AS last"
+        f" FROM jsonb_array_elements({described} -> 'labels') AS e (x)"
+        " UNION ALL SELECT t.v, t.i::int - 1, t.i::int - 1"
+        f" FROM jsonb_array_elements_text({values}) WITH ORDINALITY AS t (v, i)"
+        f" UNION ALL SELECT '{ANYTHING}', 0, jsonb_array_length({values}) - 1"
+    )
+
+
+def members_of(label: str, alias: str, texts_sql: str) -> str:
+    """Write the values of a label as an array.
+
+    `alias`: A row of :func:`labels`, joined by the label, if it has one.
+    """
+    # `texts_sql`: the array of :func:`texts`. Only that of labels that occur is cut, which takes
+    # long.
+    nothing = f"CASE {label} WHEN '{ANYTHING}' THEN ARRAY[NULL::text] ELSE '{{}}' END"
+    cut = f"({texts_sql})[{alias}.first + 1 : {alias}.last + 1]"
+    return f"CASE WHEN num_nulls({label}) > 0 THEN ARRAY[NULL::text] ELSE {cut} || {nothing} END"
+
+
+def check_described(described: object) -> str | None:
+    """Return what the catalog has as JSON again; None if it is not what is described above."""
+    if not isinstance(described, Mapping):
+        return None
+    values, spans = described.get("values"), described.get("labels")
+    if not isinstance(values, list) or not isinstance(spans, list) or not values:
+        return None
+    if not all(_is_span(span, len(values)) for span in spans):
+        return None
+    texts = [*values, *(span[0] for span in spans), ANYTHING]
+    if not all(isinstance(text, str) for text in texts) or len(set(texts)) < len(texts):
+        return None
+    return json.dumps({"values": values, "labels": spans}, ensure_ascii=False)
+
+
+def _is_span(span: Any, n_values: int) -> bool:
+    if not isinstance(span, list) or len(span) != 3:
+        return False
+    first, last = span[1:]
+    return type(first) is type(last) is int and 0 <= first <= last < n_values
 
 
 Side = OneOf[0, 1]

@@ -624,7 +624,7 @@ def _population(target: AttackTarget, name: str) -> PopulationCounts:
         )
     names = ", ".join(map(session.identifier, source.quasi_identifiers))
     has_counts = "people" in types and "people" not in source.quasi_identifiers
-    if has_counts and types["people"].bound_type != "numeric":
+    if has_counts and not types["people"].is_number:
         raise SchemaMismatchError(
             "the people of a population must be numbers",
             detail=f'{relation}: the type of column "people" is {types["people"].type_name}',
@@ -652,7 +652,7 @@ def _weights(target: AttackTarget) -> list[tuple[str, float]]:
     session, source = target.session, target.source
     found = []
     for name in source.insensitive if kind_named(target.publication.kind).shape == "rows" else ():
-        if _WEIGHT.search(name) and target.types[name].bound_type == "numeric":
+        if _WEIGHT.search(name) and target.types[name].is_number:
             row = fetch_one(
                 session,
                 "SELECT sum(size) FILTER (WHERE size = 1) / sum(size) AS alone FROM"

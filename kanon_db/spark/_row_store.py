@@ -37,9 +37,10 @@ from kanon_db.errors import UnsupportedQueryError
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.rows.row_kind import RowKind
 from kanon_db.query import expressions as ex
-from kanon_db.query.expressions import refusal, type_in_range
+from kanon_db.query.expressions import refusal
 from kanon_db.query.layout import SHARES, CellDescription, CellLayout, RowView, is_vague
 from kanon_db.query.layout import Shares as WhatIsKnown
+from kanon_db.query.ranges import type_in_range
 from kanon_db.query.sql import Request
 from kanon_db.spark._spark_query import (
     AxisValue,

@@ -263,7 +263,7 @@ AxisValue: TypeAlias = Any
 """A value on its column's axis: a whole number, a Decimal, or one of floating point.
 
 Days count from 2000 on, points in time are microseconds: from 2000 on, or from 1970 where they have
-a time zone, as in `kanon_db.query.cell_conditions`.
+a time zone, as in `kanon_db.query.ranges`.
 """
 
 _FIRST_DAY: Final = date(2000, 1, 1)

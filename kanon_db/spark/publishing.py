@@ -34,8 +34,8 @@ from kanon_db.publications.publish_request import COMBINED, LoadRequest
 from kanon_db.publications.registry import DeclaredKind
 from kanon_db.publications.releases.entities import entity_statement, require_one_record
 from kanon_db.publications.results import Examination, Published
-from kanon_db.query.expressions import type_in_range
 from kanon_db.query.layout import QIT, ROWS
+from kanon_db.query.ranges import type_in_range
 from kanon_db.session.progress import Watcher
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 from kanon_db.spark._publication_folder import (

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kanon_db.errors import DatabaseError, NotFoundError, SchemaMismatchError
-from kanon_db.query.expressions import RANGE_OF
+from kanon_db.query.ranges import AXES, choose_range
 from kanon_db.session.protocol import UNDEFINED_FUNCTION, Session, settings
 
 if TYPE_CHECKING:
@@ -108,28 +108,28 @@ class ColumnType(NamedTuple):
 
     def number(self, value: str) -> str | None:
         """Return SQL for an expression's value as a float8; None for types without numbers."""
-        if self.type_name in _NUMBERS:
-            return f"{value}::float8"
-        if self.type_name in _TIMES:
-            return f"extract(epoch FROM {value})::float8"
-        return None
+        if self.type_name in AXES:
+            return AXES[self.type_name].number.format(value)
+        return f"extract(epoch FROM {value})::float8" if self.type_name in _TIMES else None
+
+    def number_of_end(self, end: str) -> str | None:
+        """Return :meth:`number` of the value that an end of a range of such values stands for."""
+        axis = AXES.get(self.type_name)
+        return axis.number_of_end.format(end) if axis and axis.number_of_end else self.number(end)
 
     def range_type(self, largest: float) -> str | None:
-        """Return the type of ranges of the column's values; None if PostgreSQL has no such type.
-
-        Ranges of whole numbers end before the next number, and the largest number has no next one.
-        """
-        name = RANGE_OF.get(self.type_name)
-        if name == "int4range" and largest > _LARGEST_INT4 - 1:
-            return "int8range"
-        if name == "int8range" and largest > _LARGEST_EXACT:
-            return "numrange"
-        return name
+        """Return the type of ranges of the column's values; None if there is no such type."""
+        return choose_range(self.type_name, largest)
 
     @property
     def bound_type(self) -> str:
         """Return the type that a range's bounds are cast to, for any of its range types."""
-        return "numeric" if self.type_name in _NUMBERS else self.type_name
+        return "numeric" if self.is_number else self.type_name
+
+    @property
+    def is_number(self) -> bool:
+        """Whether its values are numbers."""
+        return self.type_name in _NUMBERS
 
 
 class ShortText(NamedTuple):
@@ -253,14 +253,10 @@ def _write_label(column: ColumnType, value: str) -> str:
     return label(value) if number is None else f"encode(float8send({number} + 0), 'hex')"
 
 
-_LARGEST_INT4: Final = 2**31 - 1
-_LARGEST_EXACT: Final = 2**53  # largest exact double; the largest value is compared as a double
 WHOLE_NUMBERS: Final = ("smallint", "integer", "bigint")
 _NUMBERS: Final = (*WHOLE_NUMBERS, "numeric", "real", "double precision")
-_TIMES: Final = (
-    "date", "timestamp without time zone", "timestamp with time zone", "interval",
-    "time without time zone", "time with time zone",
-)  # fmt: skip
+_TIMES: Final = ("interval", "time without time zone", "time with time zone")
+"""Types with numbers that no ranges cover."""
 
 _COLUMNS = """
 WITH RECURSIVE typed AS (

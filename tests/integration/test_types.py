@@ -8,6 +8,8 @@ from fractions import Fraction
 
 import pytest
 
+from kanon_db.query.expressions import Type
+from kanon_db.query.ranges import AXES, RANGES, place_of, place_of_end, value_at, value_of_end
 from tests.integration.parties import (
     KINDS,
     Functions,
@@ -306,3 +308,37 @@ def test_types_with_all_labels_and_nothing_else(parties: Parties) -> None:
         types = json.loads(value(parties.analyst, layout, kind))["types"]
         types["grade"].pop("is_ordered", None)
         assert types == DESCRIBED, kind
+
+
+_NUMBERS = ("-7", "0", "10", "9")
+_FLOATS = ("-0.1", "0.1", "1e-5", "16777216", "2.5e10")
+_TIMES = ("1999-12-31 23:59:59.999999", "2000-01-01", "2024-02-29 12:00")
+ON_AXES = {
+    **dict.fromkeys(("smallint", "integer", "bigint", "numeric"), _NUMBERS),
+    **dict.fromkeys(("real", "double precision"), _FLOATS),
+    "date": ("1999-12-31", "2000-01-01", "0044-03-15 BC", "2024-02-29"),
+    **dict.fromkeys(("timestamp without time zone", "timestamp with time zone"), _TIMES),
+}
+"""Values of each type that may be published as ranges."""
+
+
+@pytest.mark.parametrize("name", AXES)
+def test_values_stand_on_their_axis_in_their_order(parties: Parties, name: str) -> None:
+    """Values are found again at their places, and as the ends of ranges of each type."""
+    type_, axis = Type(name, "other"), AXES[name]
+    values = f"unnest($1::text[]::{name}[]) AS {{0}} (v)".format
+    own, other = (place_of(type_, f"{alias}.v") for alias in "ab")
+    ends = [f"({axis.end.format('a.v')})::{RANGES[of].end}" for of in axis.ranges]
+    conditions = [
+        f"(a.v < b.v) = ({own} < {other})",
+        f"(a.v < b.v) = ({axis.number.format('a.v')} < {axis.number.format('b.v')})",
+        f"{value_at(type_, f'({own})::float8')} = a.v",
+        *(f"{value_of_end(type_, end)} = a.v" for end in ends),
+        *(f"{place_of_end(type_, end)} = {own}" for end in ends),
+        *(f"{of}({end}, {end}, '[]') @> {end}" for of, end in zip(axis.ranges, ends, strict=True)),
+    ]
+    counted = ", ".join(f"count(*) FILTER (WHERE ({one}) IS NOT TRUE)" for one in conditions)
+    (wrong,) = fetch(
+        parties.admin, f"SELECT {counted} FROM {values('a')}, {values('b')}", list(ON_AXES[name])
+    )
+    assert dict(zip(conditions, wrong, strict=True)) == dict.fromkeys(conditions, 0)

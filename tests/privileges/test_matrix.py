@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kanon_db.operations import operations
+from kanon_db.query import ranges
 from tests.integration.parties import (
     Functions,
     Parties,
@@ -29,14 +30,7 @@ def _signatures(*roles: str) -> set[str]:
     }
 
 
-RANGES = {
-    "int4range": "integer",
-    "int8range": "bigint",
-    "numrange": "numeric",
-    "daterange": "date",
-    "tsrange": "timestamp without time zone",
-    "tstzrange": "timestamp with time zone",
-}
+RANGES = {name: one.end for name, one in ranges.RANGES.items()}
 """The types of cells that are ranges, with those of their values."""
 
 BOTH = {

@@ -15,7 +15,7 @@ from kanon_db.algorithms.recoding.microdata import Taxonomy
 from kanon_db.catalog.attributes import MOST_CHARACTERS, MOST_VALUES, Hierarchy
 from kanon_db.errors import InvalidParameterError, KanonError, NotFoundError
 from kanon_db.interfaces.python import with_files
-from kanon_db.query.cell_conditions import check_described
+from kanon_db.query.layout import check_described
 from kanon_db.transfer.csv_file import read_hierarchy
 
 

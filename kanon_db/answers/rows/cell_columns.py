@@ -19,12 +19,8 @@ from kanon_db.algorithms.recoding.generalized_cells import Axis, fill_hidden
 from kanon_db.answers.likelihoods import MOST_VALUES
 from kanon_db.answers.tries import FALSE, TRUE, AxisCut, Combinations, Domain, Tries, Truth
 from kanon_db.query import expressions as ex
-from kanon_db.query.cell_conditions import (
-    can_cover,
-    divides,
-    value_at,
-)
 from kanon_db.query.layout import CellDescription
+from kanon_db.query.ranges import can_cover, divides, value_at
 from kanon_db.query.sql import Constants
 
 Flags = NDArray[np.bool_]
@@ -599,9 +595,7 @@ class WholeValues:
 
     def write(self, constants: Constants) -> str:
         """Write them as a query."""
-        value, numbers = f"u.p::{self.type.name}", self.numbers
-        if self.type.name == "date":
-            value = "('2000-01-01'::date + u.p::int4)"
+        value, numbers = value_at(self.type, "u.p"), self.numbers
         if numbers.size and int(numbers[-1]) - int(numbers[0]) == numbers.size - 1:
             first = int(numbers[0])
             source = f"generate_series({first}::int8, {int(numbers[-1])}::int8) AS u (p)"

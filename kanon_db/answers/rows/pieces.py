@@ -18,8 +18,8 @@ from kanon_db.answers.likelihoods import (
     together,
 )
 from kanon_db.query import expressions as ex
-from kanon_db.query.cell_conditions import may_fail
 from kanon_db.query.layout import CellLayout, condition_of, is_vague
+from kanon_db.query.ranges import may_fail
 from kanon_db.query.sql import Request, leaves, require_few
 
 

@@ -32,9 +32,9 @@ from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications.codes import CodeTables, Store
 from kanon_db.publications.kind import AttackTarget, Usefulness
 from kanon_db.query import expressions as ex
-from kanon_db.query.cell_conditions import place_of
 from kanon_db.query.expressions import Query
 from kanon_db.query.layout import CellLayout
+from kanon_db.query.ranges import place_of
 from kanon_db.query.sql import Constants, Request
 from kanon_db.session.protocol import Row, Session, fetch_one
 from kanon_db.session.protocol import Value as Bound

@@ -22,9 +22,9 @@ from kanon_db.answers.rows.cell_columns import (
 from kanon_db.answers.tries import ColumnValues, Domain, Fetcher
 from kanon_db.catalog.entries import Publication
 from kanon_db.query import expressions as ex
-from kanon_db.query.cell_conditions import labels, members_of, on_axis, place_of, texts
 from kanon_db.query.expressions import TEXT
-from kanon_db.query.layout import CellDescription, CellLayout
+from kanon_db.query.layout import CellDescription, CellLayout, labels, members_of, texts
+from kanon_db.query.ranges import on_axis, place_of, place_of_end, value_of_end
 from kanon_db.query.sql import Constants
 from kanon_db.session.protocol import Row, Session, Value
 
@@ -293,11 +293,11 @@ def _texts(values: Sequence[str | None], cell: CellDescription) -> Domain:
 def _place(cell: CellDescription, end: str) -> str:
     """Write an end of a range of whole numbers as a number; both ends belong to it."""
     last = " - 1" if end == "upper" else ""
-    return f"{place_of(cell.column.type, f'{end}(c.cell)')}{last}"
+    return f"{place_of_end(cell.column.type, f'{end}(c.cell)')}{last}"
 
 
 def _end(cell: CellDescription, end: str) -> str:
-    return f"{end}(c.cell)::{cell.column.type.name}"
+    return value_of_end(cell.column.type, f"{end}(c.cell)")
 
 
 def _ends(cells: str, cell: CellDescription) -> str:

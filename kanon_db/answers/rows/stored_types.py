@@ -27,8 +27,8 @@ from kanon_db.answers.tries import TRUE, ColumnValues, Combinations, StatementTr
 from kanon_db.catalog.entries import changed
 from kanon_db.publications.codes import SIZES_OF_CLASSES
 from kanon_db.query import expressions as ex
-from kanon_db.query.cell_conditions import ANY_END, BEGINS, place_of
 from kanon_db.query.layout import CellLayout
+from kanon_db.query.ranges import ANY_END, BEGINS, place_of_end
 from kanon_db.query.sql import Request
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ class StoredTypes:
     def _range_cells(self, name: str) -> KnownCells:
         """Find the distinct ranges of a column of which each class has the ends."""
         cell = self._layout.cells[name]
-        place = place_of(cell.column.type, "lower(t.v)")
+        place = place_of_end(cell.column.type, "lower(t.v)")
         (row,) = self._runner.fetch(
             f"SELECT ({place})::int8 AS low, (upper(t.v) - lower(t.v))::int8 AS n"
             f" FROM ({self._store.values(name)}) AS t"

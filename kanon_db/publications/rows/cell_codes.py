@@ -58,9 +58,9 @@ from kanon_db.publications.rows.distinct_cells import (
     packing,
     write_ends,
 )
-from kanon_db.query.cell_conditions import ends_of, is_endless, labels, members_of, texts, value_at
-from kanon_db.query.layout import SHARES, CellDescription, RowView
+from kanon_db.query.layout import SHARES, CellDescription, RowView, labels, members_of, texts
 from kanon_db.query.layout import Shares as WhatIsKnown
+from kanon_db.query.ranges import ends_of, is_endless, value_at
 from kanon_db.session import Row, Session, fetch_one
 from kanon_db.session.protocol import (
     Value,

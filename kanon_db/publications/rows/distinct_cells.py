@@ -27,8 +27,15 @@ from kanon_db.errors import VerificationError
 from kanon_db.publications.codes import Chunk, CodeTables, Store, StoredColumn, StoreWriter
 from kanon_db.publications.kind import Job
 from kanon_db.publications.relations import StagedRelations
-from kanon_db.query.cell_conditions import ANY_END, BEGINS, holds_anything, is_endless
 from kanon_db.query.layout import CELLS, RowView
+from kanon_db.query.ranges import (
+    ANY_END,
+    BEGINS,
+    DISCRETE_RANGES,
+    RANGES,
+    holds_anything,
+    is_endless,
+)
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.protocol import grouping_by_hash, joining_by_hash
@@ -645,14 +652,6 @@ class CellNumbers:
 # A class stores the ends of its own range, so that a condition is tried once for each end point of
 # a column, not once for each range.
 
-_FIRST_DAY: Final = "'2000-01-01'::date"
-_PLACES: Final = {
-    "int4range": ("{}::int8", "{}::int4"),
-    "int8range": ("{}", "{}"),
-    "daterange": (f"({{}} - {_FIRST_DAY})::int8", f"({_FIRST_DAY} + ({{}})::int4)"),
-}
-"""A value as a whole number, and the other way round, by the type of the ranges."""
-
 _MOST: Final = 1 << (BEGINS - 1)
 _LARGEST: Final = 1 << 61
 
@@ -670,9 +669,9 @@ def write_ends(
     days, or one has no end. `records`, shape (n_cells,), says how many rows have each.
     """
     session = writer.session
-    if type_ not in _PLACES:
+    if type_ not in DISCRETE_RANGES:
         return None
-    place, value = _PLACES[type_]
+    number, value = RANGES[type_].number, RANGES[type_].at
     sql = f"c.{cells.cell}"
     kind = (
         f"CASE WHEN num_nulls({sql}) = 1 THEN {_NULL}"
@@ -680,7 +679,7 @@ def write_ends(
         f" WHEN {is_endless(sql)} OR isempty({sql}) THEN {_ODD}"
         f" ELSE {_RANGE} END"
     )
-    low, high = (f"coalesce({place.format(f'{end}({sql})')}, 0)" for end in ("lower", "upper"))
+    low, high = (f"coalesce({number.format(f'{end}({sql})')}, 0)" for end in ("lower", "upper"))
     row = fetch_one(
         session,
         f"SELECT string_agg(int4send(c.{cells.number}) || int4send({kind}) || int8send({low})"

@@ -107,7 +107,7 @@ def single_values(n_codes: int) -> Ranges:
 def _ranges(distinct: DistinctValues, column: DistinctValues) -> Ranges:
     """Find the codes within ranges by the same numbers by which they were published."""
     values = read_numbers(column)
-    ends = [column.column.number(f"{end}(value)") for end in ("lower", "upper")]
+    ends = [column.column.number_of_end(f"{end}(value)") for end in ("lower", "upper")]
     if values is None or None in ends:
         raise SchemaMismatchError(
             "the source's values have changed since they were published",

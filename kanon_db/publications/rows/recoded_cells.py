@@ -25,9 +25,16 @@ from kanon_db.catalog.entries import Source
 from kanon_db.errors import DatabaseError, SchemaMismatchError
 from kanon_db.publications.relations import StagedRelations
 from kanon_db.publications.rows.distinct_cells import CellColumn, CellTable, SourceColumns
-from kanon_db.query.cell_conditions import check_described, labels
-from kanon_db.query.expressions import DISCRETE_RANGES, Column, Type, type_in_range
-from kanon_db.query.layout import ANYTHING, CellDescription, Quotes, RowView
+from kanon_db.query.expressions import TEXT, Column
+from kanon_db.query.layout import (
+    ANYTHING,
+    CellDescription,
+    Quotes,
+    RowView,
+    check_described,
+    labels,
+)
+from kanon_db.query.ranges import AXES, DISCRETE_RANGES, RANGES, describe_cells
 from kanon_db.randomness import SecureRandom
 from kanon_db.session.protocol import (
     DATA_EXCEPTION_CLASS,
@@ -83,13 +90,8 @@ class Bins:
 
 
 def element_of(column: ColumnType, value: str) -> str:
-    """Write a value as one that the bins of its column are compared with, exactly.
-
-    A number of floating point is the one that its shortest text says: a cast has fewer digits.
-    """
-    if column.type_name in FLOATS:
-        return f"{value}::text::numeric"
-    return f"{value}::{column.bound_type}"
+    """Write a value as one that the bins of its column are compared with, exactly."""
+    return f"{AXES[column.type_name].end.format(value)}::{column.bound_type}"
 
 
 def bin_of(column: ColumnType, described: Mapping[str, Any], value: str) -> tuple[str, str]:
@@ -321,13 +323,6 @@ class HierarchyLabels:
         self.values.session.fetch(f"DROP TABLE {self.table}, {self.places}")
 
 
-_NEVER: Final = {
-    "int4range": ("1", "0"),
-    "int8range": ("1::int8", "0::int8"),
-    "daterange": ("'2000-01-02'::date", "'2000-01-01'::date"),
-}
-"""Two ends between which no value lies, for each type of ranges."""
-
 _NULL, _ANYTHING = -1, -2  # instead of a code: only NULL, or NULL and numbers together
 
 
@@ -353,29 +348,22 @@ class GeneralizedColumn:
     @property
     def has_whole_ends(self) -> bool:
         """Tell whether its ranges always include their first value, so that ends define them."""
-        return self.range_type in _NEVER
+        return self.range_type in DISCRETE_RANGES
 
     @property
     def element(self) -> str:
         """The type of the bounds of its ranges."""
-        if self.range_type in ("int4range", "int8range"):
-            return self.range_type.removesuffix("range")
-        return self.values.column.bound_type
+        return RANGES[self.range_type].end if self.range_type else self.values.column.bound_type
 
     def bound(self, value: str) -> str:
         """Write a value as the ends of its ranges are written: no digit of it is lost."""
-        is_exact = self.bins is None and self.values.column.type_name not in FLOATS
-        exact = value if is_exact else element_of(self.values.column, value)
-        return f"{exact}::{self.element}"
+        return f"{AXES[self.values.column.type_name].end.format(value)}::{self.element}"
 
     def published(self, quotes: Quotes) -> CellDescription:
         """Describe its cells as the estimator reads them."""
         name, given = self.values.column.name, self.values.column.type_name
-        inside = None if self.range_type is None else type_in_range(self.range_type, given)
-        return CellDescription(
-            Column(name, quotes.identifier(name), inside or Type("text", "text")),
-            "set" if inside is None else "range",
-            is_discrete=self.range_type in DISCRETE_RANGES,
+        column = Column(name, quotes.identifier(name), TEXT)
+        return describe_cells(column, self.range_type or "", given)._replace(
             is_tight=self.bins is None and self.labels is None,
             labels=None
             if self.labels is None
@@ -422,7 +410,7 @@ class GeneralizedColumn:
             return [
                 (f"CASE WHEN num_nulls({cell}) > 0 THEN {value} ELSE {end}({cell}) END", alias)
                 for end, value, alias in zip(
-                    ("lower", "upper"), _NEVER[str(self.range_type)], (low, high), strict=True
+                    ("lower", "upper"), RANGES[self.range_type].never, (low, high), strict=True
                 )
             ]
         return [

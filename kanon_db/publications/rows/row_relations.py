@@ -24,8 +24,9 @@ from kanon_db.publications.relations import DecodedRows, StagedRelations
 from kanon_db.publications.results import Check
 from kanon_db.publications.rows.cell_codes import write_cell_codes, write_value_shares
 from kanon_db.publications.rows.distinct_cells import CellTable, ShownRows
-from kanon_db.query.expressions import DISCRETE_RANGES, Column, Type, type_in_range
+from kanon_db.query.expressions import TEXT, Column
 from kanon_db.query.layout import CELLS, CODES, ROWS, VALUES, CellDescription, RowView
+from kanon_db.query.ranges import describe_cells
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.protocol import grouping_by_hash, roomy, run_with_helper
 from kanon_db.transfer.allowance import Allowance
@@ -408,11 +409,7 @@ def _cells(
     types, described, found = column_types(session, oid), layout.get("types", {}), {}
     for written in layout["quasi_identifiers"]:
         name = str(written["name"])
-        range_type = types[name].type_name
-        inside = type_in_range(range_type, described.get(name, {}).get("type"))
-        found[name] = CellDescription(
-            Column(name, session.identifier(name), inside or Type("text", "text")),
-            "set" if inside is None else "range",
-            is_discrete=range_type in DISCRETE_RANGES,
-        )
+        column = Column(name, session.identifier(name), TEXT)
+        of_source = described.get(name, {}).get("type")
+        found[name] = describe_cells(column, types[name].type_name, of_source)
     return found
