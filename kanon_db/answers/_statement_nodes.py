@@ -72,6 +72,11 @@ def cast(node: Node, type_: str) -> Node:
     return exp.Cast(this=node, to=_type(type_))
 
 
+def read(sql: str) -> Node:
+    """Build the tree of an expression that this package has written."""
+    return sqlglot.parse_one(sql, dialect="postgres")
+
+
 def number(text: str) -> Node:
     digits = exp.Literal.number(text.lstrip("-+"))
     return exp.Neg(this=digits) if text.startswith("-") else digits

@@ -17,7 +17,7 @@ from kanon_db.query.layout import (
     is_vague,
     parts_of,
 )
-from kanon_db.query.ranges import may_fail
+from kanon_db.query.ranges import AXES, may_fail
 from kanon_db.query.sql import (
     Request,
     is_leaf,
@@ -219,12 +219,9 @@ def compares_ranges(leaf: ex.Expression, cells: Mapping[str, CellDescription]) -
             return False
     if any(cell.kind != "range" or cell.mark is not None for cell in (left, right)):
         return False
-    types = left.column.type, right.column.type
-    if any(type_.category == "moment" for type_ in types):
-        return types[0].name == types[1].name
-    is_float = [type_.category == "float" for type_ in types]
-    # A number is rounded to compare it with one of floating point.
-    return is_float[0] == is_float[1]
+    # A number is rounded to compare it with one of floating point, so these have an axis of theirs.
+    one, other = (AXES[cell.column.type.name].places for cell in (left, right))
+    return one == other
 
 
 def together(cells: Iterable[CellDescription]) -> float:

@@ -52,7 +52,15 @@ from kanon_db.query.layout import (
     condition_of,
     is_vague,
 )
-from kanon_db.query.ranges import AXES, can_cover, holds_anything, is_endless
+from kanon_db.query.ranges import (
+    AXES,
+    can_cover,
+    holds_anything,
+    is_endless,
+    place_of,
+    type_of_ends,
+    value_of_end,
+)
 from kanon_db.query.sql import is_leaf, leaves
 
 Dialect = OneOf["postgres", "spark"]
@@ -185,11 +193,6 @@ def _is_hidden(layout: CellLayout, cell: CellDescription, alias: str) -> Node:
     return exp.EQ(this=mark, expression=exp.Literal.string("*"))
 
 
-_INSIDE: Final[Mapping[str, str]] = {"smallint": "integer", "real": "numeric",
-                                     "double precision": "numeric"}  # fmt: skip
-"""The types that ranges have inside, where columns have others."""
-
-
 def _values_of_cells(
     opened: OpenQuery, layout: CellLayout, cell: CellDescription, also_evenly: bool
 ) -> Node:
@@ -208,16 +211,14 @@ def _values_of_cells(
         statement = statement.join(
             nodes.relation(layout.view.shares, "s"), on=_is_own(cell), join_type="left"
         )
-    inside = cell.column.type.name
     if cell.kind == "set":
         value: Node = _element(cell, nodes.column("value", "v"))
         given = [] if cell.shares is None else [nodes.column("shares", "s")]
         function = "values_of"
     else:
-        inside = _INSIDE.get(inside, inside)
-        value = nodes.column("value", "v")
+        inside, value = type_of_ends(cell), nodes.column("value", "v")
         if inside != cell.column.type.name:
-            value = nodes.cast(value, cell.column.type.name)
+            value = nodes.read(value_of_end(cell.column.type, "v.value"))
         cuts = _cuts(opened, cell)
         given = [
             nodes.cast(exp.Null() if cuts is None else exp.Array(expressions=cuts), f"{inside}[]")
@@ -385,10 +386,20 @@ def _cuts(opened: OpenQuery, cell: CellDescription) -> list[Node] | None:
     if cell.column.type.category == "moment":
         return [nodes.cast(nodes.constant(one), cell.column.type.name) for one in constants]
     if not cell.is_discrete:
-        return [nodes.cast(nodes.constant(one), "numeric") for one in constants]
+        is_number = cell.column.type.category in ex.NUMBERS
+        return [
+            nodes.cast(nodes.constant(one), "numeric") if is_number else _place(cell, one)
+            for one in constants
+        ]
     numbers = [Decimal(one.text) for one in constants if one.text is not None]
     places = {floor(number) for number in numbers if number.is_finite()}
     return [nodes.number(str(number)) for number in sorted(places) if abs(number) <= _MOST_WHOLE]
+
+
+def _place(cell: CellDescription, constant: ex.Constant) -> Node:
+    """Write where a constant stands on the axis of ranges whose ends are numbers."""
+    written = nodes.constant(constant).sql(dialect="postgres")
+    return nodes.read(place_of(cell.column.type, written, constant.type) or "NULL")
 
 
 _MOST_WHOLE: Final = 2**31 - 2

@@ -256,6 +256,15 @@ def place_of_end(column: ex.Type, end: str) -> str:
     return (axis.place_of_end or axis.places[column.name]).format(end)
 
 
+def type_of_ends(cell: CellDescription) -> str:
+    """Name the type of the ends of a cell's ranges."""
+    return next(
+        RANGES[name].end
+        for name in AXES[cell.column.type.name].ranges
+        if (name in DISCRETE_RANGES) == cell.is_discrete
+    )
+
+
 def value_of_end(column: ex.Type, end: str) -> str:
     """Write the value that an end of a column's ranges stands for."""
     return (AXES[column.name].of_end or f"{{0}}::{column.name}").format(end)

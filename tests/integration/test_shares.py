@@ -22,6 +22,7 @@ from kanon_db.query.sql import Request
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.bucket_ways import as_in_the_paper
 from tests.integration.parties import Functions, Parties, create_source, failed_checks, fetch, value
+from tests.rewritten import compared
 
 N_RECORDS = 400
 QUASI_IDENTIFIERS = ("age", "job", "pay", "day")
@@ -339,9 +340,11 @@ def test_numbers_beyond_those_that_are_exact(parties: Parties) -> None:
     kanon.generalize("data.huge", "huge", k=9, method="mondrian")
     for where in ("x > 2", "x = 9223372036854775807", "x < 0", "x BETWEEN 1 AND 9007199254740992"):
         truth = value(parties.publisher, f"SELECT count(*) FROM data.huge WHERE {where}")
-        estimate, _, lower, upper = estimated(parties, f"SELECT COUNT(*) FROM huge WHERE {where}")
+        query = f"SELECT COUNT(*) FROM huge WHERE {where}"
+        estimate, _, lower, upper = estimated(parties, query)
         assert lower <= estimate <= upper
         assert lower <= truth <= upper
+        assert compared(parties.analyst, query) == "equal"
 
 
 def test_percentiles_of_more_ranges_than_memory_holds(
