@@ -137,8 +137,7 @@ def choose_range(type_name: str, largest: float) -> str | None:
 def type_in_range(range_type: str, described: object) -> ex.Type | None:
     """Return the type of the values in a range; None if the two types do not go together.
 
-    `range_type`: type of the published cells. `described`: name of the source's type, if the
-    catalog has one.
+    `described`: name of the source's type, if the catalog has one.
     """
     if range_type not in RANGES:
         return None
