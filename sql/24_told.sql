@@ -30,7 +30,7 @@ BEGIN
         ('create view', 'names', '{number,columns,layout}'),
         ('analyze', 'own staged', '{prefix}'),
         ('analyze', 'ending', '{suffixes}'),
-        ('analyze', 'names', '{columns,ascending}'),
+        ('analyze', 'names', '{columns,keys}'),
         ('drop staged', 'own staged', '{prefix}'),
         ('drop staged', 'ending', '{suffixes}'),
         ('publish', 'own staged', '{prefix,entities}'),

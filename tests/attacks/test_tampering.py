@@ -125,7 +125,8 @@ codes repeat QIT and SAT
     DELETE FROM $codes WHERE column_no = 1
     INSERT INTO $codes SELECT * FROM $codes
     UPDATE $values SET value = translate(value, 'ad', 'da') WHERE value IN ('a', 'd')
-    UPDATE $values SET code = CASE code WHEN 0 THEN 1 ELSE 0 END WHERE column_no = 1 AND code < 2
+    UPDATE $values SET code = -1 - code WHERE column_no = 1 AND code < 2;
+        UPDATE $values SET code = 2 + code WHERE code < 0
     UPDATE $values SET code = 2147483647 WHERE column_no = 1 AND code = 2
     UPDATE $values SET age = 7 WHERE column_no = 1
     INSERT INTO $values (column_no, code, value) VALUES (1, 4, 'e')
