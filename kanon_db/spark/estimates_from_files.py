@@ -267,7 +267,7 @@ def _means_the_same(part: ex.Expression) -> bool:
         case ex.Column():
             return part.type.name in _CONSTANTS and part.lookup is None
         case ex.Arithmetic(operator, left, right):
-            own = [inner for side in (left, right) for inner in ex.columns(side)]
+            own = _calculated_columns(part)
             inexact = any(
                 isinstance(inner, ex.Cast) and inner.to == "double precision"
                 for side in (left, right)
@@ -284,6 +284,21 @@ def _means_the_same(part: ex.Expression) -> bool:
             return escape is None and not part.is_regular
         case _:
             return True
+
+
+def _calculated_columns(expression: ex.Expression) -> list[ex.Column]:
+    """Return the columns whose values enter a calculation; CASE's conditions may be on others."""
+    columns, pending = [], [expression]
+    while pending:
+        match pending.pop():
+            case ex.Column() as column:
+                columns.append(column)
+            case ex.Case(branches, default):
+                pending += [result for _, result in branches]
+                pending += [] if default is None else [default]
+            case inner:
+                pending += ex.children(inner)
+    return columns
 
 
 def _require_dates_as_keys(query: OpenQuery) -> None:
