@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
+from kanon_db.catalog.entries import Publication, changed
 from kanon_db.query import expressions as ex
 from kanon_db.query.layout import Lookup
 from kanon_db.query.ranges import multirange_of, place_of
@@ -121,6 +122,10 @@ class Probe:
 
 class Fetcher(Protocol):
     """Runs the statements of a query."""
+
+    @property
+    def publication(self) -> Publication:
+        """What is read."""
 
     def fetch(self, statement: str, *values: Value) -> list[Row]:
         """Run a statement."""
@@ -247,15 +252,18 @@ class StatementTries(Tries):
     def _read(self, probe: Probe, row: Row, n: int) -> Any:
         if probe.what == "cut":
             return _read_cut(probe, row, n)
-        packed = row[f"a{n}"]
+        packed = row[f"a{n}"] or b""
+        if len(packed) != probe.of.n * _BYTES.get(probe.what, 4):
+            raise changed(self._fetcher.publication)
         match probe.what:
             case "truth":
-                return np.frombuffer((packed or "").encode(), np.uint8) - np.uint8(ord("0"))
+                digits = packed.encode() if isinstance(packed, str) else packed
+                return np.frombuffer(digits, np.uint8) - np.uint8(ord("0"))
             case "number":
-                numbers = np.frombuffer(packed or b"", ">f8").astype(np.float64)
-                is_null = np.frombuffer(packed or b"", ">u8") == _NULL
+                numbers = np.frombuffer(packed, ">f8").astype(np.float64)
+                is_null = np.frombuffer(packed, ">u8") == _NULL
                 return self.read_numbers(probe, numbers, is_null)
-        ranks = np.frombuffer(packed or b"", ">i4").astype(np.int64)
+        ranks = np.frombuffer(packed, ">i4").astype(np.int64)
         if probe.what == "rank":
             return np.where(ranks < 0, np.nan, ranks)
         return Ranked(ranks, row[f"t{n}"] if ranks.size else [])
@@ -272,6 +280,9 @@ _WRITTEN: Final = {
     " ORDER BY d.o)",
 }
 """How the answers are packed."""
+
+_BYTES: Final = {"truth": 1, "number": 8}
+"""What the answer for one value takes; others take 4."""
 
 
 def _write_rank(n: int, each: str) -> str:

@@ -86,7 +86,7 @@ CHANGES = (
     f"UPDATE published.{{0}}_cod SET codes = set_byte(codes, 0, 255) {OF('ward')}",
     f"UPDATE published.{{0}}_cod SET codes = substr(codes, 2) {OF('age')}",
     "UPDATE published.{0}_val SET sick = 'cold' WHERE sick = 'flu'",
-    f"UPDATE published.{{0}}_val SET code = code + 1 {OF('job')} AND code > 0",
+    f"UPDATE published.{{0}}_val SET code = -code {OF('job')} AND code > 0",
     f"DELETE FROM published.{{0}}_val {OF('age')} AND code = 1",
     "INSERT INTO published.{0}_cod VALUES (-1, 7, '\\x01000000')",
     "UPDATE published.{0}_cod SET codes = set_byte(codes, 1, 1) WHERE column_no = -1",
@@ -97,6 +97,7 @@ UNREADABLE = (
     "UPDATE published.{0}_cod SET codes = set_byte(codes, 1, 255)",
     f"DELETE FROM published.{{0}}_cod {OF('age')}",
     "DELETE FROM published.{0}_cod",
+    *(f"DELETE FROM published.{{0}}_val {OF(name)} AND code = 1" for name in ("age", "ward")),
 )
 
 

@@ -330,7 +330,6 @@ CHANGES = (
         )
     ),
     f"DELETE FROM {CELL}",
-    f"INSERT INTO published.{{0}}_val SELECT * FROM {CELL}",
     f"UPDATE published.{{0}}_cod SET codes = set_byte(codes, 0, 1 + get_byte(codes, 0)) {CODES}",
     f"UPDATE published.{{0}}_cod SET codes = codes || '\\x0000000000000000'::bytea {CODES}",
     f"DELETE FROM published.{{0}}_cod {CODES}",

@@ -267,6 +267,17 @@ def test_the_shares_follow_from_the_rows(parties: Parties, name: str) -> None:
     }
     assert {(a, c) for a, c in cells if c is not None} <= shown
     assert failed_checks(parties.analyst, name) == []
+    with parties.admin.transaction(force_rollback=True):
+        fetch(
+            parties.admin,
+            f"INSERT INTO published.{name}_est SELECT * FROM published.{name}_est"
+            " WHERE attribute = 'age' AND cell IS NOT NULL LIMIT 1",
+        )
+        assert failed_checks(parties.admin, name) == [
+            "the shares of the values of each cell add up to one"
+        ]
+        with pytest.raises(psycopg.Error, match="have changed"):
+            Functions(parties.admin).estimate(f"SELECT COUNT(*) FROM {name} WHERE age < 40")
     for change in (
         "own = 0.7 WHERE own IS NOT NULL", "last = 9999 WHERE last IS NOT NULL",
         "known = 1.5 WHERE cell IS NULL", "known = 'NaN' WHERE shares IS NOT NULL",

@@ -20,7 +20,7 @@ from kanon_db.answers.rows.cell_columns import (
     ValueColumn,
 )
 from kanon_db.answers.tries import ColumnValues, Domain, Fetcher
-from kanon_db.catalog.entries import Publication
+from kanon_db.catalog.entries import Publication, changed
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import TEXT
 from kanon_db.query.layout import CellDescription, CellLayout, labels, members_of, texts
@@ -114,13 +114,19 @@ class StoredCells:
         if written:
             given = f"SELECT * FROM {' CROSS JOIN '.join(written)}"
             (row,) = fetcher.fetch(given, *constants.bound)
-        return {
+        known = {
             name: readers[name](row) if name in readers else self._values(name) for name in names
         }
+        if any(own.cells.n.size != self._codes(name).size for name, own in known.items()):
+            raise changed(fetcher.publication)
+        return known
+
+    def _codes(self, name: str) -> IntArray:
+        return self.met.get(name, np.arange(self.store.columns[name].n_values))
 
     def _values(self, name: str) -> KnownCells:
         column = self.store.columns[name]
-        codes = self.met.get(name, np.arange(column.n_values))
+        codes = self._codes(name)
         known = np.zeros(codes.size)
 
         def write(constants: Constants) -> str:

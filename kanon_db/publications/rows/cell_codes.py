@@ -504,7 +504,8 @@ _TABLE: Final = (
 )
 
 _AMISS: Final = """
-SELECT count(*) AS n FROM {0} AS e
+SELECT (SELECT count(*) - count(DISTINCT (d.attribute, d.cell)) FROM {0} AS d) + count(*) AS n
+FROM {0} AS e
 LEFT JOIN {0} AS parts ON parts.attribute = e.attribute AND parts.cell IS NULL
 WHERE coalesce(e.attribute = ANY ($1::text[]) AND e.known BETWEEN -1e-6 AND 1 + 1e-6 AND CASE
     WHEN e.shares IS NULL THEN e.first BETWEEN 1 AND e.last
