@@ -227,20 +227,15 @@ class BucketCounter:
                 )
             ]  # fmt: skip
             for margin, (n, counts) in zip((margins.records, margins.values), sides, strict=True):
-                if counts is None:
-                    margin.add(size, 0, n)
-                else:
-                    margin.add(size, counts.group[counts.is_first], counts.n[counts.is_first])
+                margin.add_counts(size, n if counts is None else counts)
             (q, own), (s, beside) = sides
             if own is None and beside is None:
                 tally.add(size, tally.number(0, q, s, size))
             elif beside is None and own is not None:
-                tally.add(size, tally.number(own.group, own.n, s, size)[own.is_first])
+                tally.add(size, tally.number(own.group, own.n, s, size), own.is_first)
             elif own is None and beside is not None:
-                tally.add(
-                    size,
-                    tally.number(beside.group, q, beside.n, size)[beside.is_first],
-                )
+                numbers = tally.number(beside.group, q, beside.n, size)
+                tally.add(size, numbers, beside.is_first)
             elif own is not None and beside is not None:
                 self._count_in_groups(tally, slots, size, own, beside)
 
@@ -248,13 +243,13 @@ class BucketCounter:
         self, tally: Tally, slots: Slots, size: int, own: GroupCounts, beside: GroupCounts
     ) -> None:
         """Add each pair of a group of records and one of values that a bucket has."""
-        step = max(1, PAIRS_AT_ONCE // (size * size))
+        step = max(1, PAIRS_AT_ONCE // (len(own.group) * len(beside.group)))
         for start in range(0, own.group.shape[1], step):
             here = np.s_[:, start : start + step]
             a, b = own.group[here].astype(np.int64)[:, None], beside.group[here][None]
             pair = a * tally.n_groups[1] + b
             numbers = tally.number(pair, own.n[here][:, None], beside.n[here][None], size)
-            tally.add(size, numbers[own.is_first[here][:, None] & beside.is_first[here][None]])
+            tally.add(size, numbers, own.is_first[here][:, None] & beside.is_first[here][None])
             slots.heartbeat()
 
     def _sum(

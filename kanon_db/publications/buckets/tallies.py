@@ -16,6 +16,9 @@ from kanon_db.query.layout import Side
 _MOST_DENSE: Final = 1 << 18
 """Numbers of (group, q, s) with a place of their own."""
 
+_MOST_COMPARED: Final = 128
+"""Slots of a bucket that are sorted by comparing them with each other, all buckets at once."""
+
 
 class PairsOfGroups(NamedTuple):
     """What buckets tell of pairs of groups; arrays of shape (n_pairs,)."""
@@ -204,6 +207,23 @@ class Margin:
         n_groups = self.sums.shape[1]
         self.sums += np.stack([np.bincount(groups, part, n_groups) for part in parts])
 
+    def add_counts(self, size: int, counts: GroupCounts | AnyIntArray) -> None:
+        """Add buckets by how many slots of each group they have, or of the only one."""
+        n_groups = self.sums.shape[1]
+        if isinstance(counts, GroupCounts):
+            if n_groups * (size + 1) > _MOST_DENSE:
+                self.add(size, counts.group[counts.is_first], counts.n[counts.is_first])
+                return
+            kind = np.min_scalar_type((n_groups + 1) * (size + 1))
+            numbers = counts.group.astype(kind) * kind.type(size + 1)
+            numbers += np.where(counts.is_first, counts.n, counts.n.dtype.type(0))
+        else:
+            numbers = counts
+        n = np.arange(size + 1)
+        times = np.bincount(numbers.ravel(), minlength=n_groups * n.size)[: n_groups * n.size]
+        times = times.reshape(n_groups, n.size)
+        self.sums += np.stack([times @ n, times @ (n * n) / size])
+
     def of(self, groups: IntArray, means: FloatArray | None = None) -> SideSums:
         """Return what some groups weigh; `means`: averages, the differences from which count."""
         sums = self.sums[:, groups]
@@ -257,18 +277,25 @@ class Tally:
 
     def number(
         self, pair: AnyIntArray | int, q: AnyIntArray, s: AnyIntArray, size: int
-    ) -> IntArray:
+    ) -> AnyIntArray:
         """Give buckets a number by a pair of groups, and by what they have of it."""
-        number = np.asarray(pair, np.int64) * (size + 1) + q
-        return np.asarray(number * (size + 1) + s, np.int64)
+        # In the fewest bytes, since these are calculated for each slot
+        limit = self.n_groups[0] * self.n_groups[1] * (size + 1) ** 2
+        kind = np.min_scalar_type(limit) if limit < 1 << 32 else np.dtype(np.int64)
+        width = kind.type(size + 1)
+        number = np.asarray(pair).astype(kind) * width + q.astype(kind)
+        return np.asarray(number * width + s.astype(kind))
 
-    def add(self, size: int, numbers: IntArray) -> None:
-        """Add buckets by their numbers."""
+    def add(self, size: int, numbers: AnyIntArray, is_counted: BoolArray | None = None) -> None:
+        """Add buckets by their numbers, or those of them that are counted."""
         own = self._places(size)
         if own is None:
-            self._merge(size, *np.unique(numbers, return_counts=True))
-        else:
-            own += np.bincount(numbers.ravel(), minlength=own.size)
+            chosen = numbers if is_counted is None else numbers[is_counted]
+            self._merge(size, *np.unique(chosen, return_counts=True))
+            return
+        if is_counted is not None:  # A place for the others is faster than leaving them out.
+            numbers = np.where(is_counted, numbers, numbers.dtype.type(own.size))
+        own += np.bincount(numbers.ravel(), minlength=own.size + 1)[: own.size]
 
     def __add__(self, other: Tally) -> Tally:
         """Add the tally of other buckets."""
@@ -289,8 +316,8 @@ class Tally:
             return None
         return self._dense.setdefault(size, np.zeros(limit, np.int64))
 
-    def _merge(self, size: int, more: IntArray, times: IntArray) -> None:
-        known, before = self._sparse.get(size, (more[:0], times[:0]))
+    def _merge(self, size: int, more: AnyIntArray, times: IntArray) -> None:
+        known, before = self._sparse.get(size, (times[:0], times[:0]))
         numbers, at = np.unique(np.concatenate([known, more]), return_inverse=True)
         summed = np.bincount(at, np.concatenate([before, times]), numbers.size).astype(np.int64)
         self._sparse[size] = numbers, summed
@@ -319,13 +346,40 @@ class Tally:
         return PairsOfGroups(number, sums[0], sums[1], sums[2], sums[3])
 
 
-def sum_slots(mask: AnyIntArray) -> AnyIntArray:
+def count_type(size: int) -> np.dtype[np.unsignedinteger]:
+    """Return the type of the fewest bytes for counts of a bucket's slots."""
+    return np.dtype(np.min_scalar_type(size))
+
+
+def sum_slots(mask: NDArray[Any]) -> AnyIntArray:
     """Count the marked slots of each bucket, whose shape is (size, n_buckets)."""
-    return mask.sum(axis=0, dtype=np.uint8 if len(mask) < 256 else np.uint16)  # type: ignore[no-any-return]
+    return mask.view(np.uint8).sum(axis=0, dtype=count_type(len(mask)))  # type: ignore[no-any-return]
+
+
+def sort_slots(slots: AnyIntArray) -> AnyIntArray:
+    """Sort the slots of each bucket, whose shape is (size, n_buckets)."""
+    # Odd-even mergesort (K. E. Batcher, "Sorting networks and their applications", AFIPS 1968)
+    # compares the same slots whatever they have, so one operation compares those of all buckets.
+    size = len(slots)
+    if size > _MOST_COMPARED:
+        return np.sort(slots, axis=0)
+    ordered = slots.copy()
+    for length in (1 << i for i in range((size - 1).bit_length())):
+        step = length
+        while step:
+            for first in range(step % length, size - step, 2 * step):
+                for low in range(first, min(first + step, size - step)):
+                    if low // (2 * length) == (low + step) // (2 * length):
+                        one, other = ordered[low], ordered[low + step]
+                        least = np.minimum(one, other)
+                        np.maximum(one, other, out=other)
+                        one[:] = least
+            step //= 2
+    return ordered
 
 
 class GroupCounts(NamedTuple):
-    """The groups of each bucket; arrays of shape (size, n_buckets), group by group."""
+    """The groups of each bucket; arrays of shape (n_lines, n_buckets)."""
 
     group: AnyIntArray
     n: AnyIntArray  # how many slots of the group the bucket has
@@ -335,13 +389,17 @@ class GroupCounts(NamedTuple):
     def of(cls, group: AnyIntArray, n_groups: int) -> Self:
         """Count the slots of each group, given the group of each; `n_groups` is none."""
         size, n_buckets = group.shape
-        ordered = np.sort(group, axis=0)
-        begins = np.ones((size + 1, n_buckets), np.bool_)
-        begins[1:size] = ordered[1:] != ordered[:-1]
-        n = np.ones((size, n_buckets), np.uint16)
+        if n_groups < size:  # a line for each group
+            n = np.stack([sum_slots(group == one) for one in range(n_groups)])
+            groups = np.arange(n_groups, dtype=group.dtype)[:, np.newaxis]
+            return cls(np.broadcast_to(groups, n.shape), n, n > 0)
+        ordered = sort_slots(group)
+        goes_on = np.zeros((size, n_buckets), np.bool_)
+        np.equal(ordered[1:], ordered[:-1], out=goes_on[1:])
+        n = np.ones((size, n_buckets), count_type(size))
         for i in reversed(range(size - 1)):  # up to where the next group begins
-            n[i] += np.where(begins[i + 1], 0, n[i + 1]).astype(np.uint16)
-        return cls(ordered, n, begins[:size] & (ordered < n_groups))
+            n[i] += n[i + 1] * goes_on[i + 1]
+        return cls(ordered, n, ~goes_on & (ordered < n_groups))
 
     @classmethod
     def of_side(cls, mask: AnyIntArray, group: AnyIntArray | None, n_groups: int) -> Self:

@@ -15,10 +15,12 @@ from kanon_db.answers.buckets.slots import combine_truths, is_tried_whole
 from kanon_db.answers.tries import FALSE, TRUE
 from kanon_db.publications.buckets.tallies import (
     GroupCounts,
+    Margin,
     Margins,
     SumsByGroup,
     Tally,
     judge_pairs,
+    sort_slots,
     sum_slots,
     weigh_groups,
     weigh_slots,
@@ -358,6 +360,35 @@ def test_groups_of_a_bucket_have_their_own_counts_and_sums(buckets):
         assert [part[place] for part in alone] == (
             _weigh(own) if own else [0, 0, 0, 0, 0, np.inf, -np.inf]
         )
+
+
+@given(st.integers(1, 40) | st.sampled_from([128, 129, 300]), st.integers(1, 3), st.data())
+def test_slots_are_sorted(size, n_buckets, data):
+    seed = data.draw(st.integers(0, 2**32 - 1))
+    slots = np.random.default_rng(seed).integers(0, 1 + seed % 300, (size, n_buckets))
+    before = slots.copy()
+    assert (sort_slots(slots) == np.sort(slots, axis=0)).all()
+    assert (slots == before).all()
+
+
+@given(st.integers(1, 5), st.integers(1, 9) | st.just(1 << 17), st.data())
+def test_margins_of_groups_follow_from_their_counts(size, n_groups, data):
+    buckets = st.lists(
+        st.lists(st.integers(0, min(n_groups, 9)), min_size=size, max_size=size),
+        min_size=1, max_size=4,
+    )  # fmt: skip
+    group = np.array(data.draw(buckets)).T
+    found, expected = Margin(n_groups), np.zeros((2, n_groups))
+    found.add_counts(size, GroupCounts.of(group, n_groups))
+    for own in group.T:
+        for g in set(own.tolist()) - {n_groups}:
+            n = int((own == g).sum())
+            expected[:, g] += n, n * n / size
+    assert found.sums == pytest.approx(expected)
+    alone, mask = Margin(1), group == 0
+    alone.add_counts(size, sum_slots(mask))
+    n = mask.sum(axis=0)
+    assert alone.sums[:, 0] == pytest.approx([n.sum(), (n * n / size).sum()])
 
 
 def _weigh(x):
