@@ -152,6 +152,12 @@ class CsvFile:
     def of(cls, path: Path, reading: CsvOptions | None = None) -> Self:
         """Look at the first lines of a file, and guess what is not given."""
         reading = reading or CsvOptions()
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise InvalidParameterError(
+                "the file is a pipe or a device, and is read more than once",
+                detail=str(path),
+                hint="write what it gives into a file (.csv or .csv.gz), and load that",
+            )
         file = cls(path, _encoding(path, reading.encoding),
                    quote=_sign("quote", reading.quote, none=_NO_QUOTE) or '"',
                    escape=_sign("escape", reading.escape, backslash="\\"))  # fmt: skip
@@ -218,7 +224,7 @@ class CsvFile:
             ):  # fmt: skip
                 yield text
         except UnicodeError:
-            raise self._other_encoding("") from None
+            raise self._other_encoding(self.path.name) from None
 
     def rows(self, lines: Iterable[str], *, strict: bool = True, skip_blanks: bool = True) -> Any:
         """Read rows with Python's reader: headers and hierarchies."""
@@ -232,15 +238,23 @@ class CsvFile:
         )
 
     def _without_escapes(self, text: str) -> str:
-        """Write an escaped quote twice instead, as CSV does."""
-        if not self.escape or self.escape not in text:
+        """Write an escaped quote of a quoted field twice instead, as CSV does.
+
+        One of another field stays, to be refused: as two, it could be an empty text.
+        """
+        if self.escape in ("", self.quote) or self.escape not in text:
             return text
-        sign, quote = re.escape(self.escape), self.quote
-        return re.sub(
-            f"{sign}([{sign}{re.escape(quote)}])",
-            lambda escaped: quote * 2 if escaped[1] == quote else escaped[1],
-            text,
-        )
+        sign, quote = re.escape(self.escape), re.escape(self.quote)
+        plain, end = f"[^{sign}{quote}]*", rf"(?:{quote}|\Z)"
+        field = rf"{quote}{plain}(?:(?:{sign}(?s:.?)|{quote}{quote}){plain})*{end}"
+        escaped = re.compile(f"{sign}([{sign}{quote}])")
+
+        def settled(found: re.Match[str]) -> str:
+            if found[0][0] == self.quote:
+                return escaped.sub(lambda one: one[1] * (1 + (one[1] == self.quote)), found[0])
+            return self.escape if found[0] == self.escape * 2 else found[0]
+
+        return re.sub(rf"{sign}(?s:.)|{field}", settled, text)
 
     def header(self, text: TextIO) -> tuple[list[str], int]:
         """Read the names of the columns as they are, and count the lines that were read.
@@ -251,7 +265,7 @@ class CsvFile:
         for _ in range(self.n_before):
             text.readline()
         try:  # The header has several lines if a name contains a line break.
-            reader = self.rows(text)
+            reader = self.rows(iter(lambda: text.readline(_LONGEST), ""))
             header: list[str] = next(reader, [])
         except csv.Error:
             raise InvalidParameterError(
@@ -282,8 +296,16 @@ class CsvFile:
         A line without values is a record, unless of one column; what COPY misreads is refused.
         """
         chunk = ""
-        while more := text.read(_CHUNK) + text.readline():
-            chunk += more
+        while more := text.read(_CHUNK):
+            rest = text.readline(_LONGEST)
+            chunk += more + rest
+            if len(rest) == _LONGEST and not rest.endswith("\n"):
+                raise InvalidParameterError(
+                    "a line is too long for a record",
+                    detail=f"{self._place(chunk, len(chunk), n_lines)}: at least {_LONGEST:,}"
+                    " characters",
+                    hint="look whether it is a CSV file, and is whole",
+                )
             record = self._without_escapes(chunk)
             # A quoted field that is open may be closed in the next lines.
             if record.count(self.quote) % 2 == 0 or len(record) > _LONGEST:

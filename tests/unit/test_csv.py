@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 from kanon_db.errors import InvalidParameterError
 from kanon_db.transfer import csv_file
-from kanon_db.transfer.csv_file import CsvFile, CsvOptions
+from kanon_db.transfer.csv_file import CsvFile, CsvOptions, read_hierarchy
 from kanon_db.transfer.csv_types import DateFormat, Shapes, likely_types, may_be_typed, text_note
 
 READ: dict[str, tuple[str, dict[str, Any], list[str], str]] = {
@@ -35,6 +36,9 @@ READ: dict[str, tuple[str, dict[str, Any], list[str], str]] = {
     "backslashes": ('a,b\n"x \\"y\\"","\\\\"\n', {"escape": "backslash"}, ["a", "b"],
                     '"x ""y""","\\"\n'),
     "backslashes that escape nothing": ('a\n"x\\ny"\n', {"escape": "\\"}, ["a"], '"x\\ny"\n'),
+    "backslashes in and outside of quotes": (
+        'a,b\n"x,\\"y\n\\",",\\\\\n', {"escape": "backslash"}, ["a", "b"], '"x,""y\n"",",\\\n'
+    ),
     "no quotes": ('a\tb\n5"\t"x\n', {"quote": "none"}, ["a", "b"], '5"\t"x\n'),
     "other quotes": ("a,b\n'1,2',3\n", {"quote": "'"}, ["a", "b"], "'1,2',3\n"),
     "blanks before quotes": ('a, "b, c"\n1, "x, y"\n', {}, ["a", "b, c"], '1, "x, y"\n'),
@@ -49,6 +53,8 @@ REFUSED: dict[str, tuple[str | bytes, dict[str, Any], str, str]] = {
     "text after a quoted field": ('a,b\n1,2\n"x"y,2\n', {}, "line 3", "escape"),
     "quoted fields side by side": ('a,b\n1,"x" "y"\n', {}, "line 2", "escape"),
     "escaped quotes": ('a,b\n1,"x \\"y\\""\n', {}, "line 2", "escape => 'backslash'"),
+    "an escaped quote that is a field": ('a,b\n1,2\n\\",3\n', {"escape": "backslash"},
+                                         "line 3", "quote"),
     "an open quote": ('a,b\n1,2\n1,"2\n3,4\n', {}, "line 3", "quote"),
     "an open quote, far off": ("a,b\n" + "1,2\n" * 300_000 + '1,"2\n3,4\n', {},
                                "line 300002", "quote"),
@@ -57,6 +63,8 @@ REFUSED: dict[str, tuple[str | bytes, dict[str, Any], str, str]] = {
     "NUL": ("a,b\n1,x\0\n", {}, "line 2", "utf-16"),
     "another encoding": (b"a,b\n" + b"1,2\n" * 300_000 + b"1,\xe9\n", {},
                          "line 300002", "encoding"),
+    "half a character of UTF-16": ("a,b\n1,2\n".encode("utf-16")[:-1], {},
+                                   "file.csv: not UTF-16", "encoding"),
     "a title": ("Title\na,b\n1,2\n", {}, "line 1", "skip => 1"),
     "a title with delimiters": ("Title;;\n\na;b;c\n1;2;3\n", {}, "line 1", "skip => 2"),
     "one field": ("a;b\n1;2\n", {"delimiter": ","}, "line 1", "delimiter => ';'"),
@@ -87,6 +95,29 @@ def test_what_copy_would_misread_is_refused_with_its_place(tmp_path: Path, what:
         read(tmp_path / "file.csv", text, options)
     assert place in refused.value.detail
     assert hint in refused.value.hint
+
+
+def test_pipes_and_devices_are_refused_before_they_are_read(tmp_path: Path) -> None:
+    """The first look would take what a pipe gives, and the first records with it."""
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/zero")):
+        for read_file in (CsvFile.of, read_hierarchy):
+            with pytest.raises(InvalidParameterError, match="pipe or a device"):
+                read_file(path)
+
+
+def test_lines_without_an_end_are_not_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_file, "_CHUNK", 10)
+    monkeypatch.setattr(csv_file, "_LONGEST", 100)
+    lines = "a,b\n" + "1,2\n" * 50
+    with pytest.raises(InvalidParameterError, match="too long") as refused:
+        read(tmp_path / "file.csv", lines + "1" * 200 + ",2\n", {})
+    assert "file.csv, line 52" in refused.value.detail
+    _, records = read(tmp_path / "file.csv", lines + "1" * 80 + ",2\n", {})
+    assert records.count("\n") == 51
 
 
 CELLS = st.text(st.sampled_from("ab,;\t\"'\n \\\r"), max_size=6)
