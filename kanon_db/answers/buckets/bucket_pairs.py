@@ -23,6 +23,7 @@ from kanon_db.answers.buckets.slots import (
 )
 from kanon_db.answers.plan import Plan
 from kanon_db.answers.tries import TRUE
+from kanon_db.publications.buckets.tallies import count_type, sum_slots
 from kanon_db.publications.codes import Run
 from kanon_db.query import expressions as ex
 from kanon_db.query.layout import Side
@@ -106,12 +107,12 @@ class PairSlots:
         return outcomes.of(combine_codes(codes, [c.n_values for c in columns]))  # type: ignore[no-any-return]
 
 
-def count_lines(of_records: FloatArray, of_values: FloatArray, size: int) -> FloatArray:
+def count_lines(of_records: AnyIntArray, of_values: AnyIntArray, size: int) -> FloatArray:
     """Count what lines of buckets allow.
 
     Parameters
     ----------
-    of_records, of_values : ndarray of float64, shape (size, n_buckets)
+    of_records, of_values : ndarray of unsigned integers, shape (size, n_buckets)
         With how many values each record matches, and with how many records each value.
     size : int
 
@@ -126,27 +127,36 @@ def count_lines(of_records: FloatArray, of_values: FloatArray, size: int) -> Flo
     Every cover of the pairs by records and values (König) bounds their number from above, and a
     cover of the other pairs from below. See docs/understand/estimation.md.
     """
-    q, s = of_records > 0, of_values > 0
-    q_any, s_any = q.sum(axis=0), s.sum(axis=0)
-    q_full, s_full = ((of == size).sum(axis=0) for of in (of_records, of_values))
-    q_all = ((of_records == s_any) & q).sum(axis=0)
-    s_all = ((of_values == q_any) & s).sum(axis=0)
-    q_rest, s_rest = (of_records > s_full).sum(axis=0), (of_values > q_full).sum(axis=0)
-    t = of_records.sum(axis=0)
-    squares = (of_records * of_records).sum(axis=0) + (of_values * of_values).sum(axis=0)
-    least = np.maximum.reduce(
-        [q_full, s_full, q_any + s_all - size, q_all + s_any - size, np.zeros_like(q_any)]
-    )
-    most = np.minimum.reduce([q_any, s_any, q_full + s_rest, s_full + q_rest])
-    return np.stack([t / size, _spread(t, squares, t * t, size), least, most])
+    pairs, squares, least, most = _count_pairs(of_records, of_values, size)
+    variance = _spread(pairs, squares, pairs * pairs, size)
+    return np.stack([pairs / size, variance, least, most])
 
 
 def count_all(hits: Mask) -> FloatArray:
-    """Count the pairs of buckets, which all are of one group; see :func:`count_lines`."""
+    """Count the pairs of all buckets together; see :func:`count_lines`."""
     size = len(hits)
-    kind = np.uint8 if size < 256 else np.uint32
-    of_records, of_values = (hits.sum(axis=axis, dtype=kind).astype(np.float64) for axis in (1, 0))
-    return count_lines(of_records, of_values, size)
+    of_records, of_values = (hits.sum(axis=axis, dtype=count_type(size)) for axis in (1, 0))
+    pairs, squares, least, most = _count_pairs(of_records, of_values, size)
+    t = pairs.sum()
+    variance = _spread(t, squares.sum(), np.square(pairs).sum(), size)
+    return np.array([t / size, variance, least.sum(), most.sum()])
+
+
+def _count_pairs(
+    of_records: AnyIntArray, of_values: AnyIntArray, size: int
+) -> tuple[FloatArray, FloatArray, AnyIntArray, AnyIntArray]:
+    """Return the pairs of each bucket, the sum of the squares of its lines, and both bounds."""
+    q, s = of_records > 0, of_values > 0
+    q_any, s_any = sum_slots(q), sum_slots(s)
+    q_full, s_full = (sum_slots(of == size) for of in (of_records, of_values))
+    q_all, s_all = sum_slots((of_records == s_any) & q), sum_slots((of_values == q_any) & s)
+    q_rest, s_rest = sum_slots(of_records > s_full), sum_slots(of_values > q_full)
+    kind = np.min_scalar_type(-2 * size - 1)
+    q_any, s_any, q_full, s_full = (n.astype(kind) for n in (q_any, s_any, q_full, s_full))
+    least = np.maximum(np.maximum(q_full, s_full), np.maximum(q_any + s_all, q_all + s_any) - size)
+    most = np.minimum(np.minimum(q_any, s_any), np.minimum(q_full + s_rest, s_full + q_rest))
+    pairs = of_records.sum(axis=0, dtype=np.uint32).astype(np.float64)
+    return pairs, _sum_squares(of_records) + _sum_squares(of_values), least, most
 
 
 class _GroupLines:
@@ -178,7 +188,7 @@ class _GroupLines:
 def count_groups(matches: Matches, size: int, n_buckets: int) -> tuple[IntArray, FloatArray]:
     """Count the pairs of each group and bucket: the groups, and :func:`count_lines` of each."""
     lines = _GroupLines(matches, size, n_buckets)
-    of_records, of_values = (lines.sum(line) for line in lines.lines)
+    of_records, of_values = (lines.sum(line).astype(count_type(size)) for line in lines.lines)
     return lines.group, count_lines(of_records, of_values, size)
 
 
@@ -196,7 +206,8 @@ def rank_groups(
     ends = np.searchsorted(step[at][order], np.arange(1, step.max(initial=-1) + 2))
 
     def count(of_lines: FloatArray) -> FloatArray:
-        return count_lines(of_lines[0], of_lines[1], size)
+        of_records, of_values = of_lines.astype(count_type(size))
+        return count_lines(of_records, of_values, size)
 
     every = np.stack([lines.sum(line) for line in lines.lines])
     upto = np.zeros_like(every)
@@ -249,6 +260,12 @@ def sum_groups(
     np.minimum.at(least, lines.place, x)
     np.maximum.at(most, lines.place, x)
     return lines.group, totals, least, most
+
+
+def _sum_squares(of_lines: AnyIntArray) -> FloatArray:
+    twice = np.dtype(f"u{2 * of_lines.itemsize}")
+    squares: FloatArray = np.square(of_lines, dtype=twice).sum(axis=0, dtype=np.float64)
+    return squares
 
 
 def _spread(pairs: Any, of_lines: Any, product: Any, size: int) -> FloatArray:

@@ -322,7 +322,7 @@ class BucketCounter:
                 pairs = bucket_pairs.PairSlots(slots, plan, run, here)
                 hits = pairs.matching()
                 if not is_apart:
-                    parts = bucket_pairs.count_all(hits).sum(axis=1)
+                    parts = bucket_pairs.count_all(hits)
                     sums.add(np.zeros(1, np.int64), parts[:, np.newaxis])
                     continue
                 matches = pairs.choose(hits, keys, number)
