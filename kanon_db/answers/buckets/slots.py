@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from math import prod
 from typing import Any, Final, NamedTuple
 
@@ -54,6 +54,7 @@ def guard(condition: ex.Expression, guards: Sequence[ex.Expression]) -> ex.Expre
     return ex.replace_parts(condition, change)
 
 
+@lru_cache(maxsize=1 << 8)  # It is asked again for each run of buckets.
 def is_tried_whole(condition: ex.Expression) -> bool:
     """Whether the server tries a condition as a whole: a part alone might fail."""
     if len(ex.attributes(condition)) <= 1 or not is_combination(condition):
