@@ -39,6 +39,7 @@ from kanon_db.transfer.csv_file import (
     encoding_name,
 )
 from kanon_db.transfer.csv_types import (
+    FINER,
     MOMENT,
     NO_DAY,
     NUMBERS,
@@ -324,6 +325,8 @@ class StagedFile:
                 else f"all {shapes.n():,} times are at {' or '.join(sorted(hours))} o'clock, as"
                 " days begin in another time zone: the day may be the one before or after"
             )
+        if kind.sql in ("timestamp", MOMENT) and shapes.n(f"{FINER}[0-9]"):
+            notes.append(self.require_whole(column, kind))
         return replace(kind, note="; ".join(filter(None, notes)))
 
     def _n_alike(self, column: str, kind: ValueType) -> int:
@@ -393,6 +396,8 @@ class StagedFile:
         exact = self._expression(column, replace(kind, sql=wide))
         lost = "lose their time of day" if sql == "date" else f"are rounded to {sql}"
         rows = f"{self.table} AS r WHERE {value}::text::{wide} <> {exact}"
+        if is_moment:
+            rows += f" OR {text} ~ '{FINER}0*[1-9]'"
         return f"{n:,} of its values {lost}" if (n := self._n(f"(SELECT FROM {rows})")) else ""
 
     def _require(self, column: str, kind: ValueType, condition: str, hint: str) -> None:

@@ -188,6 +188,9 @@ _ISO_DAY: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _ISO_TIME: Final = f"^{_ISO_DAY}[ T][0-9]{{2}}:[0-9]{{2}}(?::[0-9]{{2}}(?:[.][0-9]{{1,9}})?)?"
 _ZONE: Final = "(?:Z|UTC|GMT|[+-][0-9]{2}(?::?[0-9]{2})?)"
 ZONED: Final = f"{_ISO_TIME} ?{_ZONE}$"
+FINER: Final = "[.][0-9]{6}"
+"""Microseconds, the finest that PostgreSQL keeps: what follows is rounded."""
+
 _ISO: Final = (
     ValueType("date", f"^{_ISO_DAY}$"),
     ValueType("timestamp", f"{_ISO_TIME}$"),

@@ -309,6 +309,18 @@ def test_numbers_that_could_be_dates_are_noted(parties: Parties, write: Any) -> 
     assert value(parties.publisher, "SELECT max(am) FROM data.loaded") == date(2020, 1, 31)
 
 
+def test_times_that_are_finer_than_the_server_are_counted(parties: Parties, write: Any) -> None:
+    times = ("00.1234567", "01.123456000", "02.5", "03")
+    path = write("at,moment\n" + "".join(f"2020-01-31 10:00:{at},2020-01-31 10:00:{at}Z\n"
+                                         for at in times))  # fmt: skip
+    report = load(parties, path)
+    rounded = {name: f"1 of its values are rounded to {kind}" for name, kind in report.columns}
+    assert report.notes == rounded
+    assert load(parties, path, types={"at": "timestamp"}, replace=True).notes == {
+        **rounded, "at": "1 of its values are rounded to timestamp without time zone",
+    }  # fmt: skip
+
+
 def test_a_record_in_the_place_of_the_header_is_noted(parties: Parties, write: Any) -> None:
     report = load(parties, write("12,x\n13,y\n14,z\n"))
     assert "no header line" in report.notes["12"]
