@@ -249,12 +249,12 @@ class CsvFile:
         field = rf"{quote}{plain}(?:(?:{sign}(?s:.?)|{quote}{quote}){plain})*{end}"
         escaped = re.compile(f"{sign}([{sign}{quote}])")
 
-        def settled(found: re.Match[str]) -> str:
+        def unescape(found: re.Match[str]) -> str:
             if found[0][0] == self.quote:
                 return escaped.sub(lambda one: one[1] * (1 + (one[1] == self.quote)), found[0])
             return self.escape if found[0] == self.escape * 2 else found[0]
 
-        return re.sub(rf"{sign}(?s:.)|{field}", settled, text)
+        return re.sub(rf"{sign}(?s:.)|{field}", unescape, text)
 
     def header(self, text: TextIO) -> tuple[list[str], int]:
         """Read the names of the columns as they are, and count the lines that were read.
