@@ -559,14 +559,17 @@ def sqlstate_of(call: Callable[[], object]) -> str | None:
 def remains(connection: Connection) -> list[str]:
     """Everything that publishing makes, by name: for telling that nothing is left.
 
-    The catalog's entries, the relations in the schema of publications, temporary relations.
+    The catalog's entries, the relations in the schema of publications, temporary relations. An
+    index keeps the name that it had while its table was staged, whose digits are drawn.
     """
     return [
         name
         for (name,) in fetch(
             connection,
             "SELECT 'entry ' || name FROM kanon.publication UNION ALL"
-            " SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_class c"
+            " SELECT n.nspname || '.' || CASE c.relkind WHEN 'i' THEN"
+            " regexp_replace(c.relname, '^kanon_[0-9a-f]{32}', 'index') ELSE c.relname END"
+            " FROM pg_catalog.pg_class c"
             " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
             " WHERE n.nspname = 'published' OR n.nspname LIKE 'pg\\_temp\\_%' ORDER BY 1",
         )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 
 from kanon_db.answers.likelihoods import JointCondition, arrange
 from kanon_db.answers.rows.stored_types import StoredTypes
+from kanon_db.errors import VerificationError
 from kanon_db.publications.codes import StoredColumn
 from kanon_db.query import expressions as ex
 from kanon_db.query._bind import Scope
@@ -56,6 +59,7 @@ class EmptyServer:
         self.asked: list[Statement] = []
         self.known_cells: dict[str, Any] = {}
         self.store = self
+        self.publication = SimpleNamespace(name="t")
         self.columns = {name: StoredColumn(name, 0, 0, of_classes=True) for name in layout.cells}
         self.chunks: list[Any] = []
 
@@ -71,7 +75,8 @@ def written(text: str, layout: CellLayout = CELLS) -> Statement:
     query = check(parse_query(text), [Scope(RelationText("published", "t"), layout.columns)])
     aggregate = query.measures[0].aggregate
     server: Any = EmptyServer(layout)
-    StoredTypes(server, Request(query, aggregate, ()), layout, (), 1, lists_values=False)
+    with contextlib.suppress(VerificationError):  # combinations are asked for, and none come
+        StoredTypes(server, Request(query, aggregate, ()), layout, (), 1, lists_values=False)
     texts, values = zip(*server.asked, strict=True)
     return Statement("\n".join(texts), sum(values, ()))
 
