@@ -271,7 +271,7 @@ class CsvFile:
             raise InvalidParameterError(
                 "the header cannot be read as CSV", detail=where, hint=_QUOTES
             ) from None
-        self.check_characters("".join(header), self.n_before)
+        self._check_fields(header, self.n_before)
         if not any(header):
             raise InvalidParameterError(
                 "the file has no header line",
@@ -290,7 +290,7 @@ class CsvFile:
         """Return how COPY is to read `records`."""
         return {"DELIMITER": self.delimiter, "QUOTE": self.quote, "NULL": ""}
 
-    def records(self, text: TextIO, width: int, n_lines: int) -> Iterator[bytes]:
+    def records(self, text: TextIO, header: Sequence[str], n_lines: int) -> Iterator[bytes]:
         """Read what follows the first lines, as many lines for COPY as there are in the file.
 
         A line without values is a record, unless of one column; what COPY misreads is refused.
@@ -300,20 +300,20 @@ class CsvFile:
             rest = text.readline(_LONGEST)
             chunk += more + rest
             if len(rest) == _LONGEST and not rest.endswith("\n"):
+                place = self._place(chunk, len(chunk), n_lines, header)
                 raise InvalidParameterError(
                     "a line is too long for a record",
-                    detail=f"{self._place(chunk, len(chunk), n_lines)}: at least {_LONGEST:,}"
-                    " characters",
+                    detail=f"{place}: at least {_LONGEST:,} characters",
                     hint="look whether it is a CSV file, and is whole",
                 )
             record = self._without_escapes(chunk)
             # A quoted field that is open may be closed in the next lines.
             if record.count(self.quote) % 2 == 0 or len(record) > _LONGEST:
-                yield self._settle(record, width, n_lines).encode()
+                yield self._settle(record, header, n_lines).encode()
                 n_lines += record.count("\n")
                 chunk = ""
         if chunk:
-            yield self._settle(self._without_escapes(chunk), width, n_lines).encode()
+            yield self._settle(self._without_escapes(chunk), header, n_lines).encode()
 
     def _fields_in_quotes(self, chunk: str) -> re.Pattern[str]:
         """Return what matches quoted fields of records, with the blanks around them."""
@@ -324,31 +324,31 @@ class CsvFile:
             begin, end = f"(?<!{within}) *{quote}", f"{quote} *"
         return re.compile(f"({begin}[^{quote}]*(?:{quote}{quote}[^{quote}]*)*{end}(?!{within}))")
 
-    def _settle(self, chunk: str, width: int, n_lines: int) -> str:
+    def _settle(self, chunk: str, header: Sequence[str], n_lines: int) -> str:
         """Return records with one kind of line ends, and empty ones for empty lines."""
-        self.check_characters(chunk, n_lines)
+        self._check_characters(chunk, n_lines, header)
         if not chunk.endswith("\n"):
             chunk += "\n"
         parts = self._fields_in_quotes(chunk).split(chunk)  # those at odd places are quoted fields
         bare = "\n" + "\0".join(parts[::2]).replace("\r\n", "\n")
         if self.quote in bare or "\r" in bare:
-            raise self._refusal(chunk, n_lines)
-        if width > 1:
+            raise self._refusal(chunk, n_lines, header)
+        if len(header) > 1:
             empty = rf"\n[{re.escape(self.delimiter)}\t ]*(?=\n)"
-            bare = re.sub(empty, "\n" + self.delimiter * (width - 1), bare)
+            bare = re.sub(empty, "\n" + self.delimiter * (len(header) - 1), bare)
         parts[::2] = bare[1:].split("\0")
         settled = "".join(parts)
         if "\\." in settled and (end := _END_OF_DATA.search(settled)):
+            place = self._place(settled, end.start(), n_lines, header)
             raise InvalidParameterError(
                 r"the file has a line that reads \.",
-                detail=f"{self._place(settled, end.start(), n_lines)}: PostgreSQL would take it for"
-                " the end of the data",
+                detail=f"{place}: PostgreSQL would take it for the end of the data",
                 hint=r'put the value into double quotes: "\."',
             )
         return settled
 
-    def _refusal(self, chunk: str, n_lines: int) -> InvalidParameterError:
-        """Say in which line a quote or the end of a line is where it may not be."""
+    def _refusal(self, chunk: str, n_lines: int, header: Sequence[str]) -> InvalidParameterError:
+        """Say where a quote or the end of a line is that may not be there."""
         bare = self._fields_in_quotes(chunk).sub(
             lambda field: "\0" + "\n" * field[0].count("\n"), chunk
         )
@@ -359,29 +359,43 @@ class CsvFile:
         else:
             message, at = "a line ends in another way than the first one", "\r"
             hint = "make all lines end alike, or put the field into double quotes"
-        place = self._place(bare, bare.index(at), n_lines)
+        place = self._place(bare, bare.index(at), n_lines, header)
         return InvalidParameterError(message, detail=place, hint=hint)
 
-    def _place(self, text: str, at: int, n_lines: int) -> str:
-        return f"{self.path.name}, line {n_lines + 1 + text.count(chr(10), 0, at)}"
+    def _place(self, text: str, at: int, n_lines: int, header: Sequence[str]) -> str:
+        """Say in which line and column a character is; delimiters in quotes do not count."""
+        begin = text.rfind("\n", 0, at) + 1
+        outside = text[begin:at].split(self.quote)[text.count(self.quote, 0, begin) % 2 :: 2]
+        n = 1 + sum(piece.count(self.delimiter) for piece in outside)
+        name = header[n - 1] if n <= len(header) else ""
+        shown = f' ("{name}")' if name and name.isprintable() else ""
+        line = n_lines + 1 + text.count("\n", 0, at)
+        return f"{self.path.name}, line {line}, column {n}{shown}"
 
-    def check_characters(self, text: str, n_lines: int) -> None:
+    def _check_fields(self, fields: Sequence[str], n_lines: int) -> None:
+        """Refuse what :meth:`_check_characters` does, in a record that was read."""
+        plain = str.maketrans(dict.fromkeys(self.delimiter + self.quote, " "))
+        self._check_characters(
+            self.delimiter.join(field.translate(plain) for field in fields), n_lines
+        )
+
+    def _check_characters(self, text: str, n_lines: int, header: Sequence[str] = ()) -> None:
         """Refuse bytes of another encoding, and characters that PostgreSQL does not take."""
         try:
             text.encode()
         except UnicodeEncodeError as error:  # bytes that are not in the encoding
-            raise self._other_encoding(self._place(text, error.start, n_lines)) from None
+            raise self._other_encoding(self._place(text, error.start, n_lines, header)) from None
         if "\0" in text:
             raise InvalidParameterError(
                 "the file contains a NUL character",
-                detail=self._place(text, text.index("\0"), n_lines),
+                detail=self._place(text, text.index("\0"), n_lines, header),
                 hint="if the file is in UTF-16: encoding => 'utf-16-le' (of Windows) or encoding =>"
                 r" 'utf-16-be'; otherwise remove the character, for example with: tr -d '\000'",
             )
         if self.quote == _NO_QUOTE and _NO_QUOTE in text:
             raise InvalidParameterError(
                 "the file contains a control character that stands for no quotes here",
-                detail=self._place(text, text.index(_NO_QUOTE), n_lines),
+                detail=self._place(text, text.index(_NO_QUOTE), n_lines, header),
                 hint=r"remove the character, for example with: tr -d '\001'",
             )
 
@@ -544,7 +558,7 @@ def read_hierarchy(path: Path) -> dict[str, list[str]]:
         try:
             for row in filter(None, rows):
                 where = f"{path.name}, line {rows.line_num}"
-                file.check_characters("".join(row), rows.line_num - 1)
+                file._check_fields(row, rows.line_num - 1)
                 width = len(next(iter(labels.values()), row[1:])) + 1
                 if len(row) != width or width < 2 or not all(row[1:]):
                     raise InvalidParameterError(

@@ -63,6 +63,11 @@ _MOST_SHAPES: Final = 1000
 _LIMITS: Final = ("54000", "54011")
 """What a server says of rows that are too wide for it."""
 
+_HOUSEHOLDS: Final = re.compile(
+    "(?i)(?:^|[^a-z])(?:hh|household|haushalts?|famil(?:y|ie|ien))_?(?:id|no|nr|num(?:ber|mer)?|key|code)$"
+)
+"""Names of columns whose values several people have."""
+
 _MONTHS: Final = "janfebmaraprmayjunjulaugsepoctnovdec"
 
 
@@ -113,7 +118,7 @@ class StagedFile:
                 try:
                     with cursor.copy(statement.encode()) as copy:
                         copy.write(b"\n")  # so that the end of a line is known in the first one
-                        for block in self._file.records(text, len(self.header), n_lines):
+                        for block in self._file.records(text, self.header, n_lines):
                             copy.write(block)
                             session.heartbeat()
                 except psycopg.Error as error:
@@ -327,6 +332,11 @@ class StagedFile:
             )
         if kind.sql in ("timestamp", MOMENT) and shapes.n(f"{FINER}[0-9]"):
             notes.append(self.require_whole(column, kind))
+        if re.search(_HOUSEHOLDS, column):
+            values = f"(SELECT {self._text(column)} AS v FROM {self.table} AS r) AS texts"
+            if n := self._n(f"(SELECT FROM {values} GROUP BY v HAVING count(*) > 1)"):
+                notes.append(f"{n:,} of its values are those of several records: if these are the"
+                             " members of a household, k and l count members")  # fmt: skip
         return replace(kind, note="; ".join(filter(None, notes)))
 
     def _n_alike(self, column: str, kind: ValueType) -> int:

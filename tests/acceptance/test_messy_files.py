@@ -163,7 +163,7 @@ FILES: Final[dict[str, Messy]] = {
         "a,b\n1,x\n1,x\n2,\n", Loaded("integer text", [(1, "x"), (1, "x"), (2, None)], {"": ": 1"})
     ),
     "NUL characters": Messy(
-        b"n,a\n1,x\n2,Zz\0yzx\n", "line 3"
+        b"n,a\n1,x\n2,Zz\0yzx\n", 'line 3, column 2 ("a")'
     ),
     # -- dates -------------------------------------------------------------------------------------
     "German dates": Messy(
@@ -315,21 +315,22 @@ FOUND_LATER: Final[dict[str, Messy]] = {
                {"month": "without a day", "at": "date_format => 'DDMONYYYY:HH24:MI:SS'"}),
     ),
     "inches": Messy(
-        f'n\ta\td\n1\tx "large\tD\n2\t{NAME}\tD\n3\tNeedle 5"\tD\n', "line 2",
+        f'n\ta\td\n1\tx "large\tD\n2\t{NAME}\tD\n3\tNeedle 5"\tD\n',
+        'line 2, column 2 ("a")',
         Loaded("integer text text", [(1, 'x "large', "D"), (2, NAME, "D"), (3, 'Needle 5"', "D")],
                options={"quote": "none"}),
     ),
     "one quote": Messy(
-        f'n\ta\n1\tx\n2\t{NAME}"s\n3\ty\n', "line 3",
+        f'n\ta\n1\tx\n2\t{NAME}"s\n3\ty\n', 'line 3, column 2 ("a")',
         Loaded("integer text", [(1, "x"), (2, f'{NAME}"s'), (3, "y")], options={"quote": "none"}),
     ),
     "a quote that nothing closes": Messy(
-        f'n,a\n1,x\n2,"{NAME}\n3,y\n', "line 3",
+        f'n,a\n1,x\n2,"{NAME}\n3,y\n', 'line 3, column 2 ("a")',
         Loaded("integer text", [(1, "x"), (2, f'"{NAME}'), (3, "y")], options={"quote": "none"}),
     ),
-    "something after a quoted field": Messy(f'n,a\n1,"x"\n2,"{NAME}" y\n', "line 3"),
+    "something after a quoted field": Messy(f'n,a\n1,"x"\n2,"{NAME}" y\n', "line 3, column 2"),
     "MySQL's quotes": Messy(
-        'n,say\n1,"he said \\"no\\" twice"\n2,"\\\\, ""x"""\n', "line 2",
+        'n,say\n1,"he said \\"no\\" twice"\n2,"\\\\, ""x"""\n', 'line 2, column 2 ("say")',
         Loaded("integer text", [(1, 'he said "no" twice'), (2, '\\, "x"')],
                options={"escape": "backslash"}),
     ),
@@ -343,7 +344,7 @@ FOUND_LATER: Final[dict[str, Messy]] = {
         Loaded("integer text", [(1, "x"), (2, "y\r\nz"), (3, None)], {"": "left out: 1"}),
     ),
     "a line end of another kind within a field": Messy(
-        f"n,a\n1,x\n2,y\r{NAME}\n", "line 3"
+        f"n,a\n1,x\n2,y\r{NAME}\n", 'line 3, column 2 ("a")'
     ),
     "lines of old Macintoshes": Messy(
         "n,a\r1,x\r2,y\r", Loaded("integer text", [(1, "x"), (2, "y")])
@@ -382,6 +383,10 @@ FOUND_LATER: Final[dict[str, Messy]] = {
         Loaded("integer timestamp", [(1, datetime(2020, 1, 31, 10)), (2, datetime(2020, 1, 31))]),
         Loaded("integer date", [(1, JANUARY), (2, JANUARY)],
                {"at": "1 of its values lose their time of day"}, {"types": {"at": "date"}}),
+    ),
+    "members of households": Messy(
+        "hhid,age\n1,30\n1,31\n2,40\n",
+        Loaded("integer integer", [(1, 30), (1, 31), (2, 40)], {"hhid": "1 of its values"}),
     ),
 }  # fmt: skip
 """What was first loaded wrongly, or refused without saying why."""

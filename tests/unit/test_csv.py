@@ -48,21 +48,21 @@ READ: dict[str, tuple[str, dict[str, Any], list[str], str]] = {
 }  # fmt: skip
 
 REFUSED: dict[str, tuple[str | bytes, dict[str, Any], str, str]] = {
-    "a quote within a field": ('a,b\n1,x"y"\n', {}, "line 2", "quote => 'none'"),
-    "a quote that joins records": ('a,b\n1,x "y\n2,z\n3,y"\n', {}, "line 2", "quote"),
-    "text after a quoted field": ('a,b\n1,2\n"x"y,2\n', {}, "line 3", "escape"),
-    "quoted fields side by side": ('a,b\n1,"x" "y"\n', {}, "line 2", "escape"),
-    "escaped quotes": ('a,b\n1,"x \\"y\\""\n', {}, "line 2", "escape => 'backslash'"),
+    "a quote within a field": ('a,b\n1,x"y"\n', {}, 'line 2, column 2 ("b")', "quote => 'none'"),
+    "a quote that joins records": ('a,b\n1,x "y\n2,z\n3,y"\n', {}, "line 2, column 2", "quote"),
+    "text after a quoted field": ('a,b\n1,2\n"x"y,2\n', {}, 'line 3, column 1 ("a")', "escape"),
+    "quoted fields side by side": ('a,b\n1,"x" "y"\n', {}, "line 2, column 2", "escape"),
+    "escaped quotes": ('a,b\n1,"x \\"y\\""\n', {}, "line 2, column 2", "escape => 'backslash'"),
     "an escaped quote that is a field": ('a,b\n1,2\n\\",3\n', {"escape": "backslash"},
-                                         "line 3", "quote"),
-    "an open quote": ('a,b\n1,2\n1,"2\n3,4\n', {}, "line 3", "quote"),
+                                         "line 3, column 1", "quote"),
+    "an open quote": ('a,b\n1,2\n1,"2\n3,4\n', {}, "line 3, column 2", "quote"),
     "an open quote, far off": ("a,b\n" + "1,2\n" * 300_000 + '1,"2\n3,4\n', {},
-                               "line 300002", "quote"),
-    "a single return": ("a,b\n1,2\n1,x\ry\n", {}, "line 3", "line"),
+                               "line 300002, column 2", "quote"),
+    "a single return": ("a,b\n1,2\n1,x\ry\n", {}, "line 3, column 2", "line"),
     "the end of the data": ('a\n"x\n\\.\n"\n', {}, "line 3", "quotes"),
-    "NUL": ("a,b\n1,x\0\n", {}, "line 2", "utf-16"),
+    "NUL": ("a,b\n1,x\0\n", {}, 'line 2, column 2 ("b")', "utf-16"),
     "another encoding": (b"a,b\n" + b"1,2\n" * 300_000 + b"1,\xe9\n", {},
-                         "line 300002", "encoding"),
+                         "line 300002, column 2", "encoding"),
     "half a character of UTF-16": ("a,b\n1,2\n".encode("utf-16")[:-1], {},
                                    "file.csv: not UTF-16", "encoding"),
     "a title": ("Title\na,b\n1,2\n", {}, "line 1", "skip => 1"),
@@ -77,7 +77,7 @@ def read(path: Path, text: str | bytes, options: dict[str, Any]) -> tuple[list[s
     file = CsvFile.of(path, CsvOptions(**options))
     with file.open(errors=csv_file.MARKED_BYTES) as opened:
         header, n_lines = file.header(opened)
-        return header, b"".join(file.records(opened, len(header), n_lines)).decode()
+        return header, b"".join(file.records(opened, header, n_lines)).decode()
 
 
 @pytest.mark.pitfall(71)
