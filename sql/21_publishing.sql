@@ -131,7 +131,8 @@ BEGIN
         RAISE EXCEPTION USING MESSAGE = 'a relation of the publication was not staged',
             ERRCODE = '42P01';
     END IF;
-    -- What is staged stays open to its publisher: nothing that was published may depend on it.
+    -- What is staged stays open to its publisher: nothing that was published may depend on it. An
+    -- index goes with its table, and keeps a name that nobody else can have taken.
     IF EXISTS (SELECT FROM pg_class AS c
                WHERE starts_with(c.relname, given ->> 'prefix') AND c.relkind <> 'i') THEN
         RAISE EXCEPTION USING MESSAGE = 'all relations that were staged must be published',

@@ -280,7 +280,7 @@ class Tally:
     ) -> AnyIntArray:
         """Give buckets a number by a pair of groups, and by what they have of it."""
         # In the fewest bytes, since these are calculated for each slot
-        limit = self.n_groups[0] * self.n_groups[1] * (size + 1) ** 2
+        limit = self._n_numbers(size)
         kind = np.min_scalar_type(limit) if limit < 1 << 32 else np.dtype(np.int64)
         width = kind.type(size + 1)
         number = np.asarray(pair).astype(kind) * width + q.astype(kind)
@@ -311,10 +311,13 @@ class Tally:
 
     def _places(self, size: int) -> IntArray | None:
         """Return how many buckets of a size have each number; None for too many numbers."""
-        limit = self.n_groups[0] * self.n_groups[1] * (size + 1) ** 2
+        limit = self._n_numbers(size)
         if limit > _MOST_DENSE:
             return None
         return self._dense.setdefault(size, np.zeros(limit, np.int64))
+
+    def _n_numbers(self, size: int) -> int:
+        return self.n_groups[0] * self.n_groups[1] * (size + 1) ** 2
 
     def _merge(self, size: int, more: AnyIntArray, times: IntArray) -> None:
         known, before = self._sparse.get(size, (times[:0], times[:0]))
