@@ -94,8 +94,8 @@ def main() -> str:
     return (
         "CPU seconds, for 6,366 people: of a session's server process, or of the worker and the"
         " server. In a fresh environment, nothing is compiled; new sessions (medians of"
-        f" {_RUNS}) and workers load what was compiled before. {os.getloadavg()[2]:.0f} processes"
-        f" wanted {os.cpu_count()} cores, each of which computes more slowly then.\n\n"
+        f" {_RUNS}) and workers load what was compiled before. The load of {os.cpu_count()} cores"
+        f" was {os.getloadavg()[2]:.0f}; beyond their number, each computes more slowly.\n\n"
         + table(heading, rows)
         + f"\nCPU milliseconds of a new session's first estimates, medians of {_SESSIONS}:\n\n"
         + table(["publication", "first", "second"], asked)
