@@ -76,6 +76,7 @@ def write_session(calls: Sequence[tuple[str, Any]], answers: Sequence[tuple[bool
     return "\n".join(lines[:-1]) + "\n"
 
 
+@pytest.mark.slow("a login of its own asks more than fifty times")
 def test_forty_questions_and_ten_attacks(parties: Parties, reader: str) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [("list_publications", {})]
     calls += [("describe_publication", {"name": "agents_b"})]

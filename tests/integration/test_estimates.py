@@ -144,6 +144,7 @@ def _asked(connection, text):
     return row[:4], row[4:]
 
 
+@pytest.mark.slow("the module's records are published first")
 def test_random_queries_equal_the_formula_and_bound_the_truth(case):
     """So do sums of weights of the view, and rewritten statements."""
     random = np.random.default_rng(1)

@@ -261,7 +261,7 @@ def test_a_report_tells_nothing_of_few(parties: Parties) -> None:
     assert "not listed: fewer than 6 records are left out" in by_town.attrs["notes"][-1]
     rare = {
         "left out": ("<b>123</b> records in the source; 3 have no row", "fewer than 6 have no row"),
-        "alone": (">2.44 %</td>", ">fewer than 6</td>"),
+        "alone": ('original" class="n">2.44 %</td>', 'original" class="n">fewer than 6</td>'),
         "attacked": ('class="n">3</td>', 'class="n">fewer than 6</td>'),
         "checked": ("3 suppressed", "every record is published once, or suppressed"),
         "parameter": ("<code>suppressed</code></dt><dd><code>3</code>", "<dd><code>fewer"),

@@ -167,6 +167,7 @@ def test_before_and_after(parties: Parties, publisher: kanon_db.Kanon) -> None:
     assert facts["model"].errors == []
 
 
+@pytest.mark.slow("publications of all kinds are made for this module")
 def test_only_for_who_published(parties: Parties) -> None:
     dsn = make_conninfo(parties.dsn, user=parties.analyst.info.user)
     with (

@@ -95,6 +95,7 @@ def number(found: Any) -> float:
 ANSWER = ("estimate", "std_error", "lower_bound", "upper_bound", "likely_low", "likely_high")
 
 
+@pytest.mark.slow("a session of Spark starts, and publishes")
 @pytest.mark.parametrize("question", [*QUESTIONS, CORRELATED])
 def test_both_sides_answer_alike(spark: Any, published: Path, kanon: Kanon, question: str) -> None:
     here = on_spark.estimate(spark, str(published), question, on_warning=lambda _: None)
