@@ -57,6 +57,7 @@ min_wal_size = '32MB'
         self._account = _host.server_account()
         # Not made by mkdtemp: that folder would be closed to the server's OS user.
         self.folder = Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}")
+        self.log = self.folder.with_suffix(".log")  # not on its disk, which may be full
         self.is_small = False
 
     def create(self) -> None:
@@ -65,8 +66,10 @@ min_wal_size = '32MB'
         self.is_small = bool(shutil.which("mount")) and os.geteuid() == 0 and subprocess.run(
             ["mount", "-t", "tmpfs", "-o", "size=400m", "none", self.folder], capture_output=True
         ).returncode == 0  # fmt: skip
+        self.log.touch(mode=0o600)
         if os.geteuid() == 0:
-            os.chown(self.folder, self._account.pw_uid, self._account.pw_gid)
+            for path in (self.folder, self.log):
+                os.chown(path, self._account.pw_uid, self._account.pw_gid)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self._run("initdb", "--username=postgres", "--auth-local=trust", "--encoding=UTF8",
@@ -82,7 +85,7 @@ min_wal_size = '32MB'
         return f"host={self.folder} port={self.port} user=postgres dbname=postgres"
 
     def start(self) -> None:
-        self._run("pg_ctl", "start", "--wait", "--silent", f"--log={self.folder / 'log'}")
+        self._run("pg_ctl", "start", "--wait", "--silent", f"--log={self.log}")
 
     def is_up(self) -> bool:
         try:
@@ -117,6 +120,7 @@ min_wal_size = '32MB'
         if self.is_small:
             subprocess.run(["umount", "--lazy", self.folder], check=True)
         shutil.rmtree(self.folder)
+        self.log.unlink()
 
     def _run(self, program: str, *words: str) -> None:
         data = str(self.folder / "data")

@@ -736,7 +736,7 @@ class TestFaults:
         """A job fails with that reason, or is done once there is room; nothing is left of it."""
         if not service_server.is_small:
             pytest.skip("only root may mount a small file system")
-        said = (service_server.folder / "log").read_text
+        said = service_server.log.read_text
         with service.connect("alice") as submitter, slowly(submitter, "hers", 0.02):
             job = submit(submitter, SLOW, "crowded")
             wait_until(lambda: state(submitter, job) == "running")
