@@ -38,7 +38,6 @@ import compileall
 import contextlib
 import os
 import pwd
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -50,8 +49,8 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from kanon_db.cluster import _host
-from kanon_db.cluster.local_cluster import LocalCluster
 from tests import profiles
+from tests.clusters import create_database, private_cluster
 from tests.service import Server, Service, served
 
 profiles.load()
@@ -63,16 +62,6 @@ PACKAGE = Path(__file__).parents[1] / "kanon_db"
 
 _IS_PRIVATE = "KANON_TEST_DSN" not in os.environ
 """Whether the cluster goes after the run, and with it all databases and roles."""
-
-SERVER_SETTINGS = {
-    # The data need not survive a crash of the machine.
-    "fsync": "off",
-    "full_page_writes": "off",
-    "synchronous_commit": "off",
-    # Plans do not depend on when a background process came by.
-    "autovacuum": "off",
-}
-"""What the tests' clusters change in the settings of a private cluster."""
 
 SERVICE = ("tests/integration/test_service.py", "tests/attacks/test_hostile_submitter.py")
 """Modules that share one service: a server, a database and a worker."""
@@ -156,14 +145,7 @@ def _execute(dsn: str, statement: sql.Composed) -> None:
 
 
 def _create(cluster_dsn: str, template: str) -> str:
-    name = f"kanon_test_{uuid.uuid4().hex[:12]}"
-    _execute(
-        cluster_dsn,
-        sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
-            sql.Identifier(name), sql.Identifier(template)
-        ),
-    )
-    return make_conninfo(cluster_dsn, dbname=name)
+    return create_database(cluster_dsn, f"kanon_test_{uuid.uuid4().hex[:12]}", template)
 
 
 def _drop(cluster_dsn: str, dsn: str) -> None:
@@ -174,27 +156,12 @@ def _drop(cluster_dsn: str, dsn: str) -> None:
     )
 
 
-@contextlib.contextmanager
-def _private_cluster() -> Iterator[str]:
-    # Not made by mkdtemp: that folder would be closed to the server's OS user.
-    cluster = LocalCluster(Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}"))
-    try:
-        dsn = cluster.start()
-        with psycopg.connect(dsn, autocommit=True) as connection:
-            for setting, value in SERVER_SETTINGS.items():
-                connection.execute(f"ALTER SYSTEM SET {setting} = {value}".encode())
-            connection.execute("SELECT pg_reload_conf()")
-        yield dsn
-    finally:
-        cluster.destroy()
-
-
 @pytest.fixture(scope="session")
 def cluster_dsn() -> Iterator[str]:
     if given := os.environ.get("KANON_TEST_DSN"):
         yield given
         return
-    with _private_cluster() as dsn:
+    with private_cluster() as dsn:
         yield dsn
 
 

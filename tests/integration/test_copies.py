@@ -6,8 +6,6 @@ import contextlib
 import os
 import shutil
 import subprocess
-import tempfile
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +19,7 @@ from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.installation.doctor import examine
 from kanon_db.installation.install import install
 from kanon_db.operations import operations
+from tests.clusters import new_cluster, start
 from tests.docs.console import PAGES, blocks
 from tests.integration.parties import (
     Connection,
@@ -64,9 +63,8 @@ def places() -> Iterator[Callable[[], LocalCluster]]:
     with contextlib.ExitStack() as cleanup:
 
         def make() -> LocalCluster:
-            path = Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}")
-            cleanup.callback(shutil.rmtree, path, ignore_errors=True)
-            cluster = LocalCluster(path)
+            cluster = new_cluster()
+            cleanup.callback(shutil.rmtree, cluster.directory, ignore_errors=True)
             cleanup.callback(cluster.destroy)
             return cluster
 
@@ -77,7 +75,7 @@ def places() -> Iterator[Callable[[], LocalCluster]]:
 def primary(places: Callable[[], LocalCluster]) -> Server:
     """A private cluster with a publication of each kind, made as the page says."""
     cluster = places()
-    dsn = cluster.start()
+    dsn = start(cluster)
     (prepared,) = [one for one in blocks(PAGE, "sh") if "wal_level" in one]
     script(prepared, server=dsn, KANON_DIR=str(cluster.directory))
     install(dsn)
@@ -127,7 +125,7 @@ def copied(primary: Server, copy: LocalCluster, *options: str) -> Server:
 @pytest.mark.slow("a second server starts from a copy of the first")
 def test_a_base_backup(primary: Server, places: Callable[[], LocalCluster]) -> None:
     """A copy of a private cluster that is running answers, verifies, and publishes."""
-    copy = copied(primary, places())
+    copy = copied(primary, places(), "--no-sync")
     assert copy.cluster.status().state == "running"
     assert answers(copy) == answers(primary)
     assert {one.state for one in examine(copy.dsn)} == {"ok"}
@@ -204,7 +202,7 @@ def test_a_standby(primary: Server, places: Callable[[], LocalCluster]) -> None:
 def test_a_subscriber(primary: Server, places: Callable[[], LocalCluster]) -> None:
     """What the page says of logical replication, on two servers."""
     cluster = places()
-    subscriber = Server(cluster, cluster.start())
+    subscriber = Server(cluster, start(cluster))
     first, then, anew = [one for one in blocks(PAGE, "sh") if "$subscriber" in one]
     script(first, publisher=primary.dsn, subscriber=subscriber.dsn)
     with psycopg.connect(subscriber.dsn, autocommit=True) as admin:

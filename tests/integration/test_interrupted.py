@@ -20,10 +20,10 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.errors import DatabaseError
 from kanon_db.installation.install import install
 from kanon_db.session.psycopg_session import PsycopgSession
+from tests.clusters import new_cluster
 from tests.integration.parties import (
     WAYS,
     Connection,
@@ -296,6 +296,7 @@ with psycopg.connect(dsn, autocommit=True) as connection:
 
 CLIENT = """
 import sys, psycopg
+from tests.clusters import new_cluster
 from tests.integration.parties import WAYS
 dsn, way = sys.argv[1:]
 with psycopg.connect(dsn, autocommit=True) as connection:
@@ -378,7 +379,7 @@ def test_disk_full(parties: Parties, small_tablespace: str, setting: str, way: s
 @pytest.mark.long
 def test_backend_killed() -> None:
     """A backend dies of SIGKILL, as by the kernel for want of memory; the server recovers."""
-    cluster = LocalCluster(Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}"))
+    cluster = new_cluster()
     try:
         dsn = cluster.start()
         install(dsn)

@@ -21,11 +21,11 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 import kanon_db
 from kanon_db.cluster import _host
-from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.errors import InvalidParameterError, PermissionDeniedError, ServerError
 from kanon_db.installation.doctor import examine
 from kanon_db.installation.extension import tle_registration, write_extension
 from kanon_db.installation.install import install, uninstall
+from tests.clusters import create_database, private_cluster
 from tests.integration.parties import Functions, create_table, fetch, value
 from tests.migration.test_install import second
 from tests.migration.test_restore import run
@@ -66,11 +66,8 @@ def server(tree: Path) -> Iterator[str]:
     """A server of these programs, without the extension's files."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_host, "DEBIAN_ROOT", tree / _host.DEBIAN_ROOT.relative_to("/"))
-        cluster = LocalCluster(Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}"))
-        try:
-            yield cluster.start()
-        finally:
-            cluster.destroy()
+        with private_cluster() as dsn:
+            yield dsn
 
 
 @pytest.fixture(scope="module")
@@ -98,9 +95,7 @@ def extended(server: str, files: list[str]) -> Iterator[str]:
 
 
 def made(server: str) -> str:
-    name = f"kanon_test_{uuid.uuid4().hex[:12]}"
-    psql(server, f"CREATE DATABASE {name} TEMPLATE template0")
-    return make_conninfo(server, dbname=name)
+    return create_database(server, f"kanon_test_{uuid.uuid4().hex[:12]}")
 
 
 def dropped(dsn: str) -> None:

@@ -374,26 +374,37 @@ class TestDoctor:
 
     @pytest.mark.slow("installs into a database, and breaks it in many ways")
     def test_broken(self, database: str) -> None:
-        for break_it, subject in (
-            ("DROP FUNCTION kanon.verify(text)", "functions"),
-            ("DROP FUNCTION kanon.version()", "kanon_db"),
-            ("GRANT EXECUTE ON FUNCTION kanon.verify(text) TO PUBLIC", "rights in kanon"),
-            ("GRANT SELECT ON kanon.draw_key TO pg_monitor", "rights in kanon"),
-            ("ALTER FUNCTION kanon.verify(text) RESET search_path", "functions"),
-            ("ALTER FUNCTION kanon.verify(text) SET search_path = public", "functions"),
-            ("ALTER FUNCTION kanon.verify(text) SECURITY DEFINER", "functions"),
-            ("REVOKE USAGE ON SCHEMA kanon FROM kanon_analyst", "role kanon_analyst"),
-            ("REVOKE USAGE ON SCHEMA published FROM kanon_publisher", "role kanon_publisher"),
-            ("DROP VIEW kanon.publications", "kanon_db"),
-            ("DROP SCHEMA published CASCADE", "schema published"),
+        """Each fault is named, also beside others, and one installation mends all of them."""
+        for faults in (
+            {
+                "functions": "DROP FUNCTION kanon.verify(text)",
+                "rights in kanon": "GRANT SELECT ON kanon.draw_key TO pg_monitor",
+                "role kanon_analyst": "REVOKE USAGE ON SCHEMA kanon FROM kanon_analyst",
+                "role kanon_publisher": "REVOKE USAGE ON SCHEMA published FROM kanon_publisher",
+                "kanon_db": "DROP FUNCTION kanon.version()",
+            },
+            {
+                "rights in kanon": "GRANT EXECUTE ON FUNCTION kanon.verify(text) TO PUBLIC",
+                "functions": "ALTER FUNCTION kanon.verify(text) RESET search_path",
+                "schema published": "DROP SCHEMA published CASCADE",
+            },
+            {
+                "functions": "ALTER FUNCTION kanon.verify(text) SET search_path = public",
+                "kanon_db": "DROP VIEW kanon.publications",
+            },
+            {"functions": "ALTER FUNCTION kanon.verify(text) SECURITY DEFINER"},
         ):
-            with psycopg.connect(database, autocommit=True) as admin:
-                fetch(admin, break_it)
-            broken = [finding for finding in examine(database) if finding.state == "broken"]
-            assert subject in [finding.subject for finding in broken], break_it
-            assert {finding.remedy for finding in broken} == {"kanon install"}, break_it
+            named: set[str] = set()
+            for subject, break_it in faults.items():
+                with psycopg.connect(database, autocommit=True) as admin:
+                    fetch(admin, break_it)
+                broken = [finding for finding in examine(database) if finding.state == "broken"]
+                assert subject not in named, break_it
+                named = {finding.subject for finding in broken}
+                assert subject in named, break_it
+                assert {finding.remedy for finding in broken} == {"kanon install"}, break_it
             install(database)
-            assert set(self.states(database).values()) == {"ok"}, break_it
+            assert set(self.states(database).values()) == {"ok"}, faults
 
     def test_without_plpython_it_comes_first(
         self, dsn: str, monkeypatch: pytest.MonkeyPatch

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -16,13 +14,13 @@ from psycopg.conninfo import conninfo_to_dict
 
 import kanon_db
 from kanon_db.cluster._host import find_programs
-from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.errors import PermissionDeniedError
 from kanon_db.installation.doctor import examine
 from kanon_db.installation.install import install, uninstall
 from tests.attacks.models import ACCEPTED, ANSWERS, BUDGET, ROW, ask, create_people
 from tests.attacks.models import publish as publish_model
 from tests.attacks.test_owner import ENTRY, errand, staged
+from tests.clusters import create_database, private_cluster
 from tests.integration.parties import (
     Connection,
     Functions,
@@ -40,11 +38,8 @@ OF_ROWS = "SELECT COUNT(*) FROM rows WHERE age < 30"
 @pytest.fixture(scope="module")
 def other() -> Iterator[str]:
     """A server without any role or database of ours."""
-    cluster = LocalCluster(Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}"))
-    try:
-        yield cluster.start()
-    finally:
-        cluster.destroy()
+    with private_cluster() as dsn:
+        yield dsn
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +85,7 @@ def restore_roles(dsn: str, roles_dump: str) -> None:
 
 def restored(dsn: str, dump: str, name: str, *, with_python: bool = True) -> str:
     """Create a database, and restore a dump there; errors are what psql prints and goes on from."""
-    with psycopg.connect(dsn, autocommit=True) as admin:
-        fetch(admin, f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'")
-    new = psycopg.conninfo.make_conninfo(dsn, dbname=name)
+    new = create_database(dsn, name)
     if with_python:
         with psycopg.connect(new, autocommit=True) as admin:
             fetch(admin, "CREATE EXTENSION plpython3u")

@@ -1,0 +1,62 @@
+"""Servers of the tests' own, which need not survive a crash of the machine."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from kanon_db.cluster.local_cluster import LocalCluster
+
+SETTINGS = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+    # Plans do not depend on when a background process came by.
+    "autovacuum": "off",
+}
+"""What the tests' clusters change in the settings of a private cluster."""
+
+
+def new_cluster() -> LocalCluster:
+    """Name a cluster that does not exist yet."""
+    # Not by mkdtemp: that folder would be closed to the server's OS user.
+    return LocalCluster(Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}"))
+
+
+def start(cluster: LocalCluster) -> str:
+    """Start it with these settings; the superuser's connection string."""
+    dsn = cluster.start()
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for setting, value in SETTINGS.items():
+            connection.execute(f"ALTER SYSTEM SET {setting} = {value}".encode())
+        connection.execute("SELECT pg_reload_conf()")
+    return dsn
+
+
+def create_database(dsn: str, name: str, template: str = "template0") -> str:
+    """Copy a database that nobody uses; the copy's connection string."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        # By default, from 15 on, all that is copied goes through the server's log.
+        strategy = "" if connection.info.server_version < 150000 else "STRATEGY file_copy"
+        statement = f"CREATE DATABASE {{}} TEMPLATE {{}} {strategy}"
+        connection.execute(
+            sql.SQL(statement).format(sql.Identifier(name), sql.Identifier(template))
+        )
+    return make_conninfo(dsn, dbname=name)
+
+
+@contextlib.contextmanager
+def private_cluster() -> Iterator[str]:
+    """Run a cluster during a block."""
+    cluster = new_cluster()
+    try:
+        yield start(cluster)
+    finally:
+        cluster.destroy()
