@@ -12,7 +12,7 @@ from typing import Final
 from kanon_db.answers.buckets.bucket_evidence import rank_in_buckets
 from kanon_db.answers.rows.cell_evidence import KnownTypes
 from kanon_db.answers.rows.coded_rows import CellSums, from_types
-from kanon_db.answers.rows.value_counts import MOST_SUMS, ValueCounts
+from kanon_db.answers.rows.value_counts import ValueCounts
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.answers.value_ranks import Gaps, Quantile, find_quantile
 from kanon_db.query.expressions import (
@@ -139,11 +139,14 @@ def derive_answers(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[st
             total = pair.count(ranked.places.size)
             answers[key] = find_quantile(pair, total, quantile, "empty")
         return answers
-    totals = count(_counting(opened.query, aggregate))
-    counts, gaps = ValueCounts.of(opened, aggregate), _gaps(opened.layout, aggregate)
-    for key, total in totals.items():
-        opened.session.heartbeat()
-        answers[key] = find_quantile(counts.group(key), total, quantile, gaps)
+    totals, gaps = count(_counting(opened.query, aggregate)), _gaps(opened.layout, aggregate)
+    for counts in ValueCounts.blocks(opened, aggregate):
+        for key in counts.keys & totals.keys():
+            opened.session.heartbeat()
+            answers[key] = find_quantile(counts.group(key), totals[key], quantile, gaps)
+        nobody = counts.group("")
+    for key in totals.keys() - answers.keys():  # all of whose records may be left out
+        answers[key] = find_quantile(nobody, totals[key], quantile, gaps)
     return answers
 
 
@@ -230,10 +233,9 @@ def _apart(opened: OpenQuery, aggregate: Aggregate, operand: Expression) -> int:
     name = operand.name
 
     def counted(types: KnownTypes) -> int:
-        sums = CellSums.of_column(opened, types, name, (), MOST_SUMS)
-        if sums is None:
-            return 0
-        return types.column(name).n_apart(sums.cell[sums.sure > 0][: opened.limits.n_answers])
+        for sums in CellSums.blocks(opened, types, name, ()):  # one, if there is room
+            return types.column(name).n_apart(sums.cell[sums.sure > 0][: opened.limits.n_answers])
+        return 0
 
     return from_types(opened, request, layout, counted, (name,))
 

@@ -235,6 +235,9 @@ class RankedGroup(Protocol):
     def count(self, boundary: int, *, is_above: bool = False) -> Estimated:
         """Count the records on one side of a boundary."""
 
+    def expect(self, boundary: int, *, is_above: bool = False) -> float:
+        """Return the estimate of :meth:`count` alone."""
+
 
 def find_quantile(
     group: RankedGroup, total: Estimated, quantile: Quantile, gaps: Gaps
@@ -320,11 +323,11 @@ class _ValueEstimate:
         """Return up to which value so many are expected, the step to it, and the boundary."""
         boundary, n = self._reach(target), len(self._places)
         if boundary > n:  # less are expected altogether, or values that are infinite
-            is_beyond = self._estimate(n, is_above=True) >= 1
+            is_beyond = self._group.expect(n, is_above=True) >= 1
             return (math.inf if is_beyond else self._places[-1]), 0.0, n
         after = self._places[boundary - 1]
         if boundary == 1:
-            is_beyond = self._estimate(0) >= target - _CLOSE
+            is_beyond = self._group.expect(0) >= target - _CLOSE
             return (-math.inf if is_beyond else after), 0.0, 1
         before = self._places[boundary - 2]
         step = max(after - before, 0)
@@ -349,16 +352,13 @@ class _ValueEstimate:
 
     def _part(self, boundary: int, target: float) -> float:
         """Return how far it is from the value before a boundary to the one that reaches it."""
-        less, more = self._estimate(boundary - 1), self._estimate(boundary)
+        less, more = self._group.expect(boundary - 1), self._group.expect(boundary)
         return min(max((target - less) / (more - less), 0), 1) if more > less else 1
 
     def _reach(self, target: float) -> int:
         """Return the boundary below which so many are expected; the one after all if none is."""
         boundaries = range(1, len(self._places) + 1)
-        return 1 + bisect_left(boundaries, target - _CLOSE, key=self._estimate)
-
-    def _estimate(self, boundary: int, *, is_above: bool = False) -> float:
-        return self._group.count(boundary, is_above=is_above).estimate or 0
+        return 1 + bisect_left(boundaries, target - _CLOSE, key=self._group.expect)
 
     def _error_below(self, boundary: int) -> float:
         """Return by how many records the result's place among the others may be off."""

@@ -13,6 +13,7 @@ import pytest
 
 from kanon_db.answers.estimates import answer, list_rows
 from kanon_db.answers.likelihoods import DEPENDENT, TOGETHER
+from kanon_db.answers.rows import coded_rows
 from kanon_db.answers.rows.cell_evidence import KnownTypes
 from kanon_db.answers.rows.coded_rows import TypeCounter, from_types
 from kanon_db.answers.rows.value_counts import ValueCounts
@@ -308,7 +309,7 @@ def test_counts_below_many_values_are_those_of_a_statement_each(
     with parties.analyst.transaction(force_rollback=True):
         parties.analyst.execute(f"SET LOCAL kanon.estimator = '{estimator}'")
         opened = open_query(session, f"SELECT MAX({column}) FROM {name} {where}", answer=list_rows)
-        cells = ValueCounts.of(opened, opened.query.measures[0].aggregate)
+        (cells,) = ValueCounts.blocks(opened, opened.query.measures[0].aggregate)
         group = cells.group(common_spelling("{}"))
         bounds = {int(at): ends for at, ends in zip(group.boundaries, group.bounds.T, strict=True)}
         places = group.places.tolist()
@@ -366,10 +367,29 @@ def test_percentiles_of_more_ranges_than_memory_holds(
     session = PsycopgSession(parties.analyst)
     with session.transaction():
         (row,) = answer(session, query).rows
-        monkeypatch.setattr(ValueCounts, "_of_column", lambda *_: None)
+        monkeypatch.setattr(ValueCounts, "_of_column", lambda *_: iter(()))
         (other,) = answer(session, query).rows
     assert (other.lower_bound, other.upper_bound) == (row.lower_bound, row.upper_bound)
     assert other.estimate == pytest.approx(row.estimate)
+
+
+@pytest.mark.parametrize("name", ["classes", "graph"])
+def test_percentiles_of_groups_are_the_same_in_blocks(
+    parties: Parties, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Groups for which there is no room together are counted after one another."""
+    query = f"SELECT job, percentile_cont(0.4) WITHIN GROUP (ORDER BY age) FROM {name} GROUP BY 1"
+    session, n_blocks = PsycopgSession(parties.analyst), 0
+    with session.transaction():
+        wanted = answer(session, query).rows
+        opened = open_query(session, query, answer=list_rows)
+        aggregate = opened.query.measures[0].aggregate
+        (counts,) = ValueCounts.blocks(opened, aggregate)
+        n_cells = int(counts.sums.cell.max()) + 1
+        monkeypatch.setattr(coded_rows, "_SUM_BYTES", opened.limits.kept // (n_cells + 1))
+        n_blocks = len(list(ValueCounts.blocks(opened, aggregate)))
+        assert answer(session, query).rows == wanted
+    assert 1 < n_blocks <= len(wanted)
 
 
 @each_kind

@@ -216,3 +216,7 @@ class RankedPair:
         """Count the records on one side of a boundary."""
         at = int(np.searchsorted(self.boundaries, boundary, "right")) - 1
         return self._above(at) if is_above else self._below(at)
+
+    def expect(self, boundary: int, *, is_above: bool = False) -> float:
+        """Return the estimate alone."""
+        return self.count(boundary, is_above=is_above).estimate or 0

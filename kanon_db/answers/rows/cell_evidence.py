@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from math import prod
 from typing import Any, Final, Protocol
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import BoolArray, FloatArray, IntArray
-from kanon_db.algorithms.recoding.generalized_cells import Axis
+from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
+from kanon_db.algorithms.recoding.generalized_cells import Axis, fill_hidden
 from kanon_db.answers.likelihoods import MOST_VALUES
 from kanon_db.answers.rows.cell_columns import (
     Cells,
@@ -415,6 +415,9 @@ class SharesBelow(Protocol):
     def __call__(self, number: float, *, is_included: bool) -> FloatArray:
         """Return the shares; `is_included` counts the number itself, too."""
 
+    def of(self, cells: IntArray) -> SharesBelow:
+        """Return the same of some cells."""
+
 
 @dataclass(frozen=True, eq=False)
 class CellValues:
@@ -432,25 +435,44 @@ class CellValues:
     below_evenly: SharesBelow  # The same if all values of a cell are equally likely
 
 
+@dataclass(frozen=True, eq=False)
 class ListedShares:
-    """`SharesBelow` of values that are listed.
+    """`SharesBelow` of values that are listed, ascending."""
 
-    `whole`: what the shares of each cell add up to. What is listed weighs what is known of it.
-    """
+    n_cells: int
+    cell: IntArray  # (n_listed,): the cell of each value, the value, and its share
+    value: FloatArray
+    share: FloatArray
 
-    def __init__(self, cell: IntArray, x: FloatArray, w: FloatArray, whole: FloatArray) -> None:
-        # `cell`, `x`, `w`: the cell of each value, the value and its weight.
-        self._n_cells = whole.size
-        total = np.bincount(cell, w, self._n_cells)
+    @classmethod
+    def weigh(cls, cell: IntArray, x: FloatArray, w: FloatArray, whole: FloatArray) -> ListedShares:
+        """Weigh values, so that those of each cell have the shares `whole` together."""
+        total = np.bincount(cell, w, whole.size)
         order = np.argsort(x, kind="stable")
-        self._cells, self._values = cell[order], x[order]
-        self._shares = (w * (whole / np.where(total > 0, total, 1))[cell])[order]
+        share = w * (whole / np.where(total > 0, total, 1))[cell]
+        return cls(whole.size, cell[order], x[order], share[order])
 
     def __call__(self, number: float, *, is_included: bool) -> FloatArray:
         """Return the shares below a number."""
-        last = np.searchsorted(self._values, number, "right" if is_included else "left")
-        sums = np.bincount(self._cells[:last], self._shares[:last], self._n_cells)
+        last = np.searchsorted(self.value, number, "right" if is_included else "left")
+        sums = np.bincount(self.cell[:last], self.share[:last], self.n_cells)
         return sums.astype(np.float64)
+
+    def of(self, cells: IntArray) -> ListedShares:
+        """Return the same of some cells."""
+        by_cell, starts, lengths = self._by_cell
+        n = lengths[cells]
+        cell = np.repeat(np.arange(cells.size), n)
+        at = by_cell[np.repeat(starts[cells] - (np.cumsum(n) - n), n) + np.arange(cell.size)]
+        order = np.argsort(at)
+        at = at[order]
+        return ListedShares(cells.size, cell[order], self.value[at], self.share[at])
+
+    @cached_property
+    def _by_cell(self) -> tuple[IntArray, IntArray, IntArray]:
+        """The places of the values of each cell, where these begin, and how many they are."""
+        lengths = np.bincount(self.cell, minlength=self.n_cells)
+        return np.argsort(self.cell, kind="stable"), np.cumsum(lengths) - lengths, lengths
 
 
 @dataclass(frozen=True, eq=False)
@@ -465,31 +487,67 @@ class RangeShares:
 
     def __call__(self, number: float, *, is_included: bool) -> FloatArray:
         """Return the shares below a number."""
-
-        def is_below(ends: FloatArray) -> BoolArray:
-            below: BoolArray = ends <= number if is_included else ends < number
-            return below
-
-        part = self._evenly(number, is_included=is_included)
+        is_below = partial(np.greater_equal if is_included else np.greater, number)
+        is_all = is_below(self.high)
+        shares: FloatArray = is_all.astype(np.float64)
+        between = np.flatnonzero(is_below(self.low) & ~is_all)
+        part = self._evenly(number, between, is_included=is_included)
         if self.axis is not None:
-            points, low, high = (is_below(one) for one in (self.points, self.low, self.high))
-            part = self.axis.share(points, low, high, part)
-        part = np.where(is_below(self.high), 1.0, part)
-        shares: FloatArray = np.clip(np.where(is_below(self.low), part, 0.0), 0, 1)
+            yes, no = np.ones(between.size, np.bool_), np.zeros(between.size, np.bool_)
+            part = self.axis.of(between).share(is_below(self.points), yes, no, part)
+        shares[between] = np.clip(part, 0, 1)
         return shares
 
-    def _evenly(self, number: float, *, is_included: bool) -> FloatArray:
-        low, high = (np.where(np.isfinite(end), end, 0) for end in (self.low, self.high))
+    def of(self, cells: IntArray) -> RangeShares:
+        """Return the same of some cells."""
+        axis = None if self.axis is None else self.axis.of(cells)
+        return replace(self, low=self.low[cells], high=self.high[cells], axis=axis)
+
+    def _evenly(self, number: float, cells: IntArray, *, is_included: bool) -> FloatArray:
+        """Return the shares of ranges that have the number between their ends."""
+        low, high = self.low[cells], self.high[cells]
         with np.errstate(all="ignore"):
             if self.is_discrete:
                 last = np.floor(number) if is_included else np.ceil(number) - 1
                 part: FloatArray = (last - low + 1) / (high - low + 1)
             else:
                 part = (number - low) / np.maximum(high - low, 1e-300)
-        is_closed = np.isfinite(self.low) & np.isfinite(self.high)
+        is_closed = np.isfinite(low) & np.isfinite(high)
         # A range with one end is taken as this alone.
-        parts: FloatArray = np.where(is_closed, np.nan_to_num(part), np.isposinf(self.high))
+        parts: FloatArray = np.where(is_closed, np.nan_to_num(part), np.isposinf(high))
         return parts
+
+
+class FilledShares:
+    """`SharesBelow` in which suppressed cells have the mean of those that are kept."""
+
+    def __init__(
+        self, shares: SharesBelow, hidden: Flags, mean: Callable[[float, bool], float]
+    ) -> None:
+        # `mean`: that of all cells that are kept; `bool`: whether the number counts itself.
+        self._shares, self._hidden, self._mean = shares, hidden, mean
+
+    @classmethod
+    def of_column(
+        cls, shares: SharesBelow, hidden: Flags, n: FloatArray, rarity: float
+    ) -> FilledShares:
+        """Fill the shares of a column; `n`: how many records have each cell."""
+
+        @cache
+        def mean(number: float, is_included: bool) -> float:
+            of_all = shares(number, is_included=is_included)
+            return float(fill_hidden(of_all, hidden, n, rarity)[hidden].max(initial=0))
+
+        return cls(shares, hidden, mean)
+
+    def __call__(self, number: float, *, is_included: bool) -> FloatArray:
+        """Return the shares below a number."""
+        mean = self._mean(number, is_included)
+        return np.where(self._hidden, mean, self._shares(number, is_included=is_included))
+
+    def of(self, cells: IntArray) -> FilledShares:
+        """Return the same of some cells."""
+        return FilledShares(self._shares.of(cells), self._hidden[cells], self._mean)
 
 
 def ends_as_doubles(ends: RangeEnds, type_: ex.Type) -> tuple[FloatArray, FloatArray]:
@@ -528,7 +586,7 @@ def listed_values(
         wide = np.where((wide == empty) | hidden, -empty, wide)
         ends.append(np.where(is_open | hidden, wide, of_cell))
     below, below_evenly = (
-        ListedShares(listed.cell[met], own[met], w[met], likely)
+        ListedShares.weigh(listed.cell[met], own[met], w[met], likely)
         for w, likely in ((listed.w, truths.true), (listed.evenly, truths.evenly))
     )
     # The ends of ranges are enough: between these, values are on straight lines.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -641,6 +642,17 @@ class _RowsOfPairs:
 Found = TypeVar("Found")
 
 
+@contextmanager
+def refusing(opened: OpenQuery) -> Iterator[None]:
+    """Refuse what has too much to be listed or tried, or sums numbers that are not finite."""
+    try:
+        yield
+    except NotFiniteError:
+        raise not_finite() from None
+    except NotReadError:
+        raise opened.too_much() from None
+
+
 def from_types(
     opened: OpenQuery,
     request: Request,
@@ -651,22 +663,21 @@ def from_types(
     lists_values: bool = False,
 ) -> Found:
     """Answer from the types of records."""
-    # Raises UnsupportedQueryError where there is too much to be listed or tried, what is summed is
-    # not finite, or the query's arithmetic fails.
-    try:
+    # Raises UnsupportedQueryError as :func:`refusing`, or where the query's arithmetic fails.
+    with refusing(opened):
         return answer(opened.known_types(request, layout, also, lists_values=lists_values))
-    except NotFiniteError:
-        raise not_finite() from None
-    except NotReadError:
-        raise opened.too_much() from None
+
+
+_SUM_BYTES: Final = 48
+"""What the sums of a group and a cell take."""
 
 
 @dataclass(frozen=True, eq=False)
 class CellSums:
-    """How many records of each group have each distinct cell, and count: (n_sums,) arrays."""
+    """How many records of some groups have each distinct cell, and count: (n_sums,) arrays."""
 
     groups: list[str]  # Their keys
-    group: IntArray
+    group: IntArray  # Ascending
     cell: IntArray
     # Whether they count for all that is not about the column; of `unknown`, the share of which
     # nothing is known
@@ -677,36 +688,81 @@ class CellSums:
     unknown: FloatArray
 
     @classmethod
-    def of_column(
-        cls, opened: OpenQuery, types: KnownTypes, name: str, names: Sequence[str], most: int
-    ) -> CellSums | None:
-        """Count the records with each cell of a column; None if there are more than `most`.
+    def blocks(
+        cls, opened: OpenQuery, types: KnownTypes, name: str, names: Sequence[str]
+    ) -> Iterator[CellSums]:
+        """Count the records with each cell of a column, of as many groups at a time as fit.
 
-        `names`: those of the keys. Conditions and groups do not mention the column.
+        None if one group may have too many cells. Conditions and groups do not mention the column.
         """
+        # `names`: those of the keys.
         counter, place = TypeCounter(types, opened.session.heartbeat), types.pieces.places[name]
-        n_cells = types.read.sizes[place]
-        n_sums = counter.n_groups * n_cells
-        if not counter.has_few_groups or n_sums > most:
-            return None
-        expected, evenly, sure, possible, unknown = np.zeros((5, n_sums))
-        for codes, n in types.all():
-            for counted in counter.counted(codes, n):
-                own = counted.of(counted.possibly)
-                at = own.group * n_cells + codes[place][own.type_]
-                expected += np.bincount(at, own.n * own.m, n_sums)
-                evenly += np.bincount(at, own.n * (own.m - own.away), n_sums)
-                sure += np.bincount(at, own.n * own.surely, n_sums)
-                possible += np.bincount(at, own.n, n_sums)
-                np.maximum.at(unknown, at, own.u)
-                opened.session.heartbeat()
-        (there,) = possible.nonzero()
-        met, group = np.unique(there // max(n_cells, 1), return_inverse=True)
-        return cls(
-            [key_of_values(names, counter.values(number)[1]) for number in met.tolist()],
-            group, there % max(n_cells, 1),
-            expected[there], evenly[there], sure[there], possible[there], unknown[there],
-        )  # fmt: skip
+        n_cells, most = max(types.read.sizes[place], 1), opened.limits.kept // _SUM_BYTES
+        sums = _SumsOfGroups(0, n_cells, most)
+        while n_cells <= most:
+            for codes, n in types.all():
+                for counted in counter.counted(codes, n):
+                    sums.add(counted.of(counted.possibly), codes[place])
+                    opened.session.heartbeat()
+            met, group, cell, of_each = sums.read()
+            keys = [key_of_values(names, counter.values(number)[1]) for number in met.tolist()]
+            yield cls(keys, group, cell, *of_each)
+            if sums.end is None:
+                return
+            sums = _SumsOfGroups(sums.end, n_cells, most)
+
+
+class _SumsOfGroups:
+    """Sums by group and cell, of the first groups that there is room for."""
+
+    def __init__(self, first: int, n_cells: int, most: int) -> None:
+        # `first`: the first group; `most`: sums that there is room for, those of a group at least.
+        self._first, self._n_cells, self._most = first, n_cells, most
+        self.end: int | None = None  # The first group that there is no room for
+        # What is added and not yet summed: numbers of groups and cells, and of each the numbers
+        # that are summed, and last the one of which the greatest counts
+        self._parts: list[tuple[IntArray, FloatArray]] = []
+        self._n_added = self._n_summed = 0
+
+    def add(self, counted: CountedRows, cells: IntArray) -> None:
+        """Add types of records, by their cells."""
+        number = counted.group * self._n_cells + cells[counted.type_]
+        n = counted.n
+        parts = np.stack([
+            n * counted.m, n * (counted.m - counted.away), n * counted.surely, n, counted.u
+        ])  # fmt: skip
+        fits = number >= self._first * self._n_cells
+        if self.end is not None:
+            fits &= number < self.end * self._n_cells
+        self._parts.append((number[fits], parts[:, fits]))
+        self._n_added += int(fits.sum())
+        if self._n_added > self._n_summed:  # so that each is summed a few times at most
+            self._sum()
+
+    def read(self) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
+        """Return the groups, and of each sum its place among these, its cell and what is summed."""
+        self._sum()
+        ((number, parts),) = self._parts or [(np.empty(0, np.int64), np.empty((5, 0)))]
+        of_sum, cell = np.divmod(number, self._n_cells)
+        met, group = np.unique(of_sum, return_inverse=True)
+        return met, group, cell, parts
+
+    def _sum(self) -> None:
+        if not self._parts:
+            return
+        number = np.concatenate([own for own, _ in self._parts])
+        parts = np.concatenate([own for _, own in self._parts], axis=1)
+        least = int(number.min(initial=0))
+        first, at = distinct([number - least], [int(number.max(initial=0)) - least + 1])
+        number = number[first]
+        greatest = np.zeros(number.size)
+        np.maximum.at(greatest, at, parts[-1])
+        parts = np.stack([*(np.bincount(at, own, number.size) for own in parts[:-1]), greatest])
+        if number.size > self._most:
+            self.end = int(number[self._most]) // self._n_cells
+            n_kept = int(np.searchsorted(number, self.end * self._n_cells))
+            number, parts = number[:n_kept].copy(), parts[:, :n_kept].copy()
+        self._parts, self._n_added, self._n_summed = [(number, parts)], 0, number.size
 
 
 def key_of_values(names: Sequence[str], values: Sequence[str]) -> str:

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
 from kanon_db.algorithms.recoding.generalized_cells import fill_hidden
 from kanon_db.answers.likelihoods import error_of_count
-from kanon_db.answers.rows.cell_columns import Truths
-from kanon_db.answers.rows.cell_evidence import CellValues, KnownTypes, ListedShares, is_unknown
-from kanon_db.answers.rows.coded_rows import CellSums, TypeCounter, from_types, key_of_values
+from kanon_db.answers.rows.cell_columns import Cells, Truths
+from kanon_db.answers.rows.cell_evidence import (
+    CellValues,
+    FilledShares,
+    KnownTypes,
+    ListedShares,
+    SharesBelow,
+    is_unknown,
+)
+from kanon_db.answers.rows.coded_rows import (
+    CellSums,
+    TypeCounter,
+    from_types,
+    key_of_values,
+    refusing,
+)
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Measure, Query
@@ -25,16 +38,10 @@ from kanon_db.query.sql import Request
 if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 
-MOST_SUMS: Final = 1_000_000
-"""Groups times cells."""
-
 _MOST_LISTED: Final = 200_000
 """Values that are listed of all cells together."""
 
 _FEWEST_LISTED: Final = 5
-_SHARE_BYTES: Final = 16
-_FEWEST_KEPT: Final = 16
-"""Boundaries whose shares are kept, at least."""
 
 _ENTRY_BYTES: Final = 256
 """Memory of a value that a cell may stand for, with its number of records."""
@@ -74,94 +81,69 @@ class _Split:
 
 
 class ValueCounts:
-    """The records of each group by the values of an expression.
+    """The records of some groups by the values of an expression.
 
     What is sure and possible follows from the least and the greatest value that a cell may stand
     for, and what is expected from the shares of the values in it.
     """
 
-    def __init__(
-        self,
-        sums: CellSums,
-        values: CellValues,
-        types: KnownTypes,
-        opened: OpenQuery,
-        rarity: float,
-        n: FloatArray,
-    ) -> None:
-        # `rarity`: see :class:`~kanon_db.query.layout.CellLayout`. `n`: how many records have each
-        # cell, shape (n_cells,).
+    def __init__(self, values: _ColumnShares, sums: CellSums, opened: OpenQuery) -> None:
         self.sums, self.values, self.places = sums, values, values.places
         self.left_out = opened.publication.left_out
         # How many records there are for each one that is published
         self.scale = 1 + self.left_out / max(opened.publication.records - self.left_out, 1)
-        self.together = types.pieces.together
-        self.is_unknown = is_unknown(types.read, types.pieces.marked)
-        self._fill = partial(fill_hidden, hidden=values.hidden, records=n, rarity=rarity)
-        self._order = np.argsort(sums.group, kind="stable")
         self._ends = np.cumsum(np.bincount(sums.group, minlength=len(sums.groups)))
         self._keys = {common_spelling(key): number for number, key in enumerate(sums.groups)}
-        self._whole = [
-            (self._fill(values.truths.true), values.below),
-            (self._fill(values.truths.evenly), values.below_evenly),
-        ]
-        at_once = max(opened.limits.kept // (_SHARE_BYTES * max(n.size, 1)), _FEWEST_KEPT)
-        self.shares = lru_cache(at_once)(self._find_shares)
+
+    @property
+    def keys(self) -> Collection[str]:
+        """The common spellings of the groups' keys."""
+        return self._keys.keys()
 
     def group(self, key: str) -> GroupOfCells:
         """Return a group by the common spelling of its key; it need not have published records."""
         number = self._keys.get(key)
         if number is None:
-            return GroupOfCells(self, self._order[:0])
+            return GroupOfCells(self, slice(0, 0))
         start = int(self._ends[number - 1]) if number else 0
-        return GroupOfCells(self, self._order[start : int(self._ends[number])])
-
-    def _find_shares(self, boundary: int, is_above: bool) -> list[FloatArray]:
-        """Find the share of each cell's records on one side of a boundary, whose value counts.
-
-        Then the same if all values of a cell are equally likely.
-        """
-        is_included = boundary > 0
-        number, of_both = float(self.places[max(boundary - 1, 0)]), []
-        for every, share_below in self._whole:
-            shares = self._fill(share_below(number, is_included=is_included))
-            of_both.append(np.clip(every - shares, 0, 1) if is_above else shares)
-        return of_both
+        return GroupOfCells(self, slice(start, int(self._ends[number])))
 
     @classmethod
-    def of(cls, opened: OpenQuery, aggregate: ex.Aggregate) -> ValueCounts:
-        """Read what is needed, in one go."""
+    def blocks(cls, opened: OpenQuery, aggregate: ex.Aggregate) -> Iterator[ValueCounts]:
+        """Read what is needed, of as many groups at a time as memory holds; once at least."""
         layout, split = opened.layout, _Split.of(opened.query, aggregate)
         if not isinstance(layout, CellLayout):
             raise TypeError("these are no rows of cells")
-        counted = None if split is None else cls._of_column(opened, aggregate, layout, split)
-        return counted or cls._of_records(opened, aggregate, layout)
+        is_read = False
+        with refusing(opened):
+            for counts in () if split is None else cls._of_column(opened, aggregate, layout, split):
+                is_read = True
+                yield counts
+        if not is_read:
+            yield cls._of_records(opened, aggregate, layout)
 
     @classmethod
     def _of_column(
         cls, opened: OpenQuery, aggregate: ex.Aggregate, layout: CellLayout, split: _Split
-    ) -> ValueCounts | None:
-        """Count the cells of the column that decides; None if all groups have too many of them."""
+    ) -> Iterator[ValueCounts]:
+        """Count the cells of the column that decides; nothing if a group has too many of them."""
         keys, operand, name = opened.query.keys, aggregate.operand, split.column
+        if operand is None:
+            raise TypeError("the values of something are counted")
         count = ex.Aggregate("count", None)
         query = Query(split.rest, keys, (Measure("", count),), listed=(0,))
-
-        def counted(types: KnownTypes) -> ValueCounts | None:
-            names = [key.name for key in keys]
-            sums = CellSums.of_column(opened, types, name, names, MOST_SUMS)
-            if sums is None or operand is None:
-                return None
-            cell, place = layout.cells[name], types.pieces.places[name]
-            n_listed = _MOST_LISTED // max(types.read.sizes[place], 1)
-            is_range = split.is_plain and cell.kind == "range" and cell.mark is None
-            listed = None if is_range else min(max(n_listed, _FEWEST_LISTED), _MOST_OF_A_CELL)
-            values = types.column(name).values(operand, split.on_column, listed)
-            n = np.bincount(sums.cell, minlength=values.hidden.size).astype(np.float64)
-            if place in types.read.cells:
-                n = types.read.cells[place].n
-            return cls(sums, values, types, opened, layout.rarity, n)
-
-        return from_types(opened, Request(query, count, opened.lookups), layout, counted, (name,))
+        request = Request(query, count, opened.lookups)
+        types = opened.known_types(request, layout, (name,), lists_values=False)
+        shares: _ColumnShares | None = None
+        for sums in CellSums.blocks(opened, types, name, [key.name for key in keys]):
+            if shares is None:
+                cell, place = layout.cells[name], types.pieces.places[name]
+                n_listed = _MOST_LISTED // max(types.read.sizes[place], 1)
+                is_range = split.is_plain and cell.kind == "range" and cell.mark is None
+                listed = None if is_range else min(max(n_listed, _FEWEST_LISTED), _MOST_OF_A_CELL)
+                values = types.column(name).values(operand, split.on_column, listed)
+                shares = _ColumnShares(values, types, types.read.cells.get(place), layout.rarity)
+            yield cls(shares, sums, opened)
 
     @classmethod
     def _of_records(
@@ -173,25 +155,54 @@ class ValueCounts:
 
         def counted(types: KnownTypes) -> ValueCounts:
             sums, values = _spread(opened, types, only_ends=_is_range(layout, aggregate))
-            return cls(sums, values, types, opened, layout.rarity, sums.possible)
+            return cls(_ColumnShares(values, types, None, layout.rarity), sums, opened)
 
         return from_types(opened, request, layout, counted, lists_values=True)
+
+
+class _ColumnShares:
+    """What the cells of a column tell of values, for all groups."""
+
+    def __init__(
+        self, values: CellValues, types: KnownTypes, cells: Cells | None, rarity: float
+    ) -> None:
+        # `cells`: those of the column, if some may be suppressed; `rarity`: see
+        # :class:`~kanon_db.query.layout.CellLayout`.
+        self.places, truths, hidden = values.places, values.truths, values.hidden
+        self.together = types.pieces.together
+        self.is_unknown = is_unknown(types.read, types.pieces.marked)
+        self.surely, self.possibly = truths.surely & ~hidden, truths.possibly | hidden
+        # The boundaries that have the least, and the greatest, value of each cell below them
+        self.least, self.most = self._reach(values.least), self._reach(values.most)
+        self.every, self.below = truths.true, values.below
+        self.every_evenly, self.below_evenly = truths.evenly, values.below_evenly
+        if cells is not None and hidden.any():
+            self.every, self.every_evenly = (
+                fill_hidden(own, hidden, cells.n, rarity) for own in (self.every, self.every_evenly)
+            )
+            self.below, self.below_evenly = (
+                FilledShares.of_column(own, hidden, cells.n, rarity)
+                for own in (self.below, self.below_evenly)
+            )
+
+    def _reach(self, ends: FloatArray) -> IntArray:
+        """Return the boundary that has each end below it; one beyond all for infinite ones."""
+        at = np.searchsorted(self.places, ends) + 1
+        return np.where(np.isneginf(ends), 0, np.minimum(at, self.places.size + 1))
 
 
 class GroupOfCells:
     """Some of the sums; see :class:`~kanon_db.answers.value_ranks.RankedGroup`."""
 
-    def __init__(self, counts: ValueCounts, own: IntArray) -> None:
-        self._counts, sums = counts, counts.sums
+    def __init__(self, counts: ValueCounts, own: slice) -> None:
+        self._counts, sums, of_column = counts, counts.sums, counts.values
         self._cell, self._expected = sums.cell[own], sums.expected[own]
         self._evenly = sums.evenly[own]
         self._possible, self._unknown = sums.possible[own], sums.unknown[own]
-        self.places, values = counts.places, counts.values
-        cell, truths = self._cell, values.truths
-        surely, possibly = truths.surely & ~values.hidden, truths.possibly | values.hidden
-        sure, possible = sums.sure[own] * surely[cell], self._possible * possibly[cell]
-        # The boundaries that have the least, and the greatest, value of a cell below them
-        least, most = (self._reach(end[cell]) for end in (values.least, values.most))
+        self.places, cell = counts.places, self._cell
+        sure = sums.sure[own] * of_column.surely[cell]
+        possible = self._possible * of_column.possibly[cell]
+        least, most = of_column.least[cell], of_column.most[cell]
         boundaries = np.unique(np.concatenate([[0], least, most]))
         self.boundaries: IntArray = boundaries[boundaries <= self.places.size]
         (sure_upto, sure_all), (sure_least, _) = (self._add_up(sure, e) for e in (most, least))
@@ -204,11 +215,8 @@ class GroupOfCells:
                 every - possible_most + counts.left_out,
             ]
         )
-
-    def _reach(self, ends: FloatArray) -> IntArray:
-        """Return the boundary that has each end below it; one beyond all for infinite ones."""
-        at = np.searchsorted(self.places, ends) + 1
-        return np.where(np.isneginf(ends), 0, np.minimum(at, self.places.size + 1))
+        self._below = of_column.below.of(cell)
+        self.expect = cache(self._expect)  # which is asked for the same ones again and again
 
     def _add_up(self, n: FloatArray, reached: IntArray) -> tuple[FloatArray, float]:
         """Add up, for each boundary, what is below it, and all."""
@@ -218,25 +226,55 @@ class GroupOfCells:
         )
         return added[:-1], float(added[-1])
 
+    def _expect(self, boundary: int, *, is_above: bool = False) -> float:
+        """Return how many records are expected on one side of a boundary."""
+        lower, upper = self._limits(boundary, is_above=is_above)
+        every = self._counts.values.every
+        shares = self._shares(self._below, every, boundary, is_above=is_above)
+        return min(max(float(self._expected @ shares) * self._counts.scale, lower), upper)
+
     def count(self, boundary: int, *, is_above: bool = False) -> Estimated:
         """Count the records on one side of a boundary."""
-        counts, n = self._counts, self._possible
-        at = int(np.searchsorted(self.boundaries, boundary, "right")) - 1
-        lower, upper = self.bounds[2 * is_above : 2 * is_above + 2, at].tolist()
-        shares, evenly = counts.shares(boundary, is_above)
-        expected = self._expected * shares[self._cell]
-        away = float(expected.sum() - self._evenly @ evenly[self._cell])
+        of_column, n = self._counts.values, self._possible
+        lower, upper = self._limits(boundary, is_above=is_above)
+        shares, evenly = (
+            self._shares(own, every, boundary, is_above=is_above)
+            for own, every in (
+                (self._below, of_column.every),
+                (self._below_evenly, of_column.every_evenly),
+            )
+        )
+        expected = self._expected * shares
+        away = float(expected.sum() - self._evenly @ evenly)
         p = expected / np.maximum(n, 1e-12)
         variance = np.clip(p * (1 - p), 0, None)
-        estimate = min(max(float(expected.sum()) * counts.scale, lower), upper)
         error = error_of_count(
             float(n @ variance),
-            float(n * self._unknown @ np.sqrt(variance)) * counts.together,
+            float(n * self._unknown @ np.sqrt(variance)) * of_column.together,
             away,
             (upper - lower) / 2,
-            is_unknown=counts.is_unknown,
+            is_unknown=of_column.is_unknown,
         )
+        estimate = self.expect(boundary, is_above=is_above)
         return Estimated(estimate, error, round(lower), round(upper))
+
+    @cached_property
+    def _below_evenly(self) -> SharesBelow:
+        return self._counts.values.below_evenly.of(self._cell)
+
+    def _limits(self, boundary: int, *, is_above: bool) -> tuple[float, float]:
+        """Return at least and at most how many records are on one side of a boundary."""
+        at = int(np.searchsorted(self.boundaries, boundary, "right")) - 1
+        lower, upper = self.bounds[2 * is_above : 2 * is_above + 2, at].tolist()
+        return lower, upper
+
+    def _shares(
+        self, shares_below: SharesBelow, every: FloatArray, boundary: int, *, is_above: bool
+    ) -> FloatArray:
+        """Find the share of each cell's records on one side of a boundary, whose value counts."""
+        number = float(self.places[max(boundary - 1, 0)])
+        shares = shares_below(number, is_included=boundary > 0)
+        return np.clip(every[self._cell] - shares, 0, 1) if is_above else shares
 
 
 def _is_range(layout: CellLayout, aggregate: ex.Aggregate) -> bool:
@@ -291,7 +329,7 @@ def _spread(
     # The ends of ranges are enough: between these, values are on straight lines.
     there = np.concatenate([*([] if only_ends else [values_]), least, most])
     # Of values that several columns have together, only what was learned is kept.
-    shares = ListedShares(of_value, values_, w, np.ones(n_cells))
+    shares = ListedShares.weigh(of_value, values_, w, np.ones(n_cells))
     values = CellValues(
         Truths.known(all_, ~all_), ~all_, least, most, np.unique(there[np.isfinite(there)]),
         shares, shares,
