@@ -98,18 +98,25 @@ BEGIN
     -- Where anybody has a signature, those without one are not in the publication any more.
     SELECT count(*) AS known, count(e.signature) AS signed INTO _has
     FROM kanon.release_entity AS e WHERE e.release_id = _release;
-    -- Further records of an entity are looked up one by one: most have none.
+    -- Further records of an entity are looked up one by one: most have none. OFFSET 0 keeps the
+    -- hashes columns: as conditions of joins they would be calculated again for each row found.
     EXECUTE format(
-        'WITH seen AS MATERIALIZED ('
+        'WITH hashed AS ('
+        ' SELECT s.digest, s.record, sha256($3 || sha256($2 || s.digest)) AS hash FROM %s AS s OFFSET 0'
+        '), seen AS MATERIALIZED ('
         ' SELECT s.digest, s.record, e.hash IS NULL AS is_new, e.signature,'
         ' e.signature IS NOT NULL OR e.hash IS NOT NULL AND $4 AS is_in,'
         ' row_number() OVER (PARTITION BY s.digest)::int4 AS number,'
         ' row_number() OVER (PARTITION BY s.digest, s.record)::int4 AS copy'
-        ' FROM %s AS s LEFT JOIN kanon.release_entity AS e'
-        ' ON e.release_id = $1 AND e.hash = sha256($3 || sha256($2 || s.digest))'
+        ' FROM hashed AS s LEFT JOIN kanon.release_entity AS e'
+        ' ON e.release_id = $1 AND e.hash = s.hash'
         '), told AS (INSERT INTO %s (digest, signature)'
-        ' SELECT s.digest, s.signature FROM seen AS s WHERE s.is_new OR s.signature IS NOT NULL)'
-        ' SELECT jsonb_build_object('
+        ' SELECT s.digest, s.signature FROM seen AS s WHERE s.is_new OR s.signature IS NOT NULL'
+        '), compared AS ('
+        ' SELECT s.digest, s.is_new, s.is_in, s.number, CASE WHEN s.is_in THEN substr(sha256($6'
+        ' || sha256($5 || s.digest || s.record || int4send(s.copy))), 1, 16) END AS hash'
+        ' FROM seen AS s OFFSET 0'
+        ') SELECT jsonb_build_object('
         ' ''records'', count(*) FILTER (WHERE s.is_in),'
         ' ''people'', count(*) FILTER (WHERE s.is_in AND s.number = 1),'
         ' ''out'', count(*) FILTER (WHERE NOT s.is_in AND NOT s.is_new),'
@@ -117,9 +124,8 @@ BEGIN
         ' SELECT FROM kanon.release_record AS f WHERE f.release_id = $1 AND f.hash = substr(sha256($6'
         ' || sha256($5 || s.digest || int4send(s.number))), 1, 16))),'
         ' ''same'', count(r.hash))'
-        ' FROM seen AS s LEFT JOIN kanon.release_record AS r ON r.release_id = $1'
-        ' AND s.is_in AND r.hash = substr(sha256($6 || sha256($5'
-        ' || s.digest || s.record || int4send(s.copy))), 1, 16)', _tables[1], _tables[2])
+        ' FROM compared AS s LEFT JOIN kanon.release_record AS r'
+        ' ON r.release_id = $1 AND r.hash = s.hash', _tables[1], _tables[2])
     INTO _found
     USING _release, _pads.inner_pad, _pads.outer_pad, _has.signed = 0, _own.inner_pad, _own.outer_pad;
     RETURN _found || jsonb_build_object(
@@ -163,6 +169,7 @@ CREATE OR REPLACE FUNCTION kanon.owner_keep_entities(
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '64MB'
+SET enable_hashagg = off  -- hashes are sorted anyway, and equal ones follow each other then
 AS $function$
 DECLARE
     _table   CONSTANT text := (

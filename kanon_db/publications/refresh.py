@@ -377,9 +377,11 @@ def _with_signatures(
 ) -> tuple[Job[Any], Any, Any]:
     entity = task.types[str(task.source.entity)]
     digest = digest_of(entity, f"s.{task.session.identifier(entity.name)}")
+    # As a condition of the join, it would be calculated again for each row found.
     signature_of = read_integers(
         job.snapshot, "coalesce(k.signature, -1)",
-        f"JOIN {known.table} AS k ON k.digest = {digest}",
+        f"CROSS JOIN LATERAL (SELECT {digest} AS digest OFFSET 0) AS d"
+        f" JOIN {known.table} AS k ON k.digest = d.digest",
     )  # fmt: skip
     return job, task.old, signature_of
 

@@ -17,7 +17,13 @@ from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.relations import StagedRelations
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.protocol import Row
-from kanon_db.transfer.columns import ColumnType, int4_bytes, label_of, with_numbers
+from kanon_db.transfer.columns import (
+    WHOLE_NUMBERS,
+    ColumnType,
+    int4_bytes,
+    label_of,
+    with_numbers,
+)
 from kanon_db.transfer.snapshot import Snapshot, all_rows
 from kanon_db.transfer.values import read_integers
 
@@ -159,6 +165,7 @@ def digest_of(column: ColumnType, value: str) -> str:
 
 
 _SENT: Final = {
+    **dict.fromkeys(WHOLE_NUMBERS, "{}"),
     "numeric": "trim_scale({})::text",
     "real": "encode(float4send({}), 'hex')",
     "double precision": "encode(float8send({}), 'hex')",
