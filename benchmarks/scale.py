@@ -81,6 +81,7 @@ def main() -> str:
                 make_people(admin, f"people_{n}", n)
                 copy = f"CREATE TABLE copied AS SELECT * FROM people_{n} ORDER BY random()"
                 found[COPY, n] = _Needed.by(admin, runs, copy, undone="DROP TABLE copied")
+                admin.execute("DROP TABLE copied")
             for what in CALLS if n <= MOST_OF_ALL else OF_MORE:
                 found |= _published(dsn, what, CALLS[what], n, runs)
             with psycopg.connect(dsn, autocommit=True) as admin:
@@ -132,18 +133,18 @@ class _Needed:
         *,
         undone: str | None = None,
     ) -> Self:
-        """Run a statement, and undo each run."""
+        """Run a statement; `undone` is run before the next, so that the last one's result stays."""
         pid = session.info.backend_pid
         walls, seconds, private = [], [], 0.0
-        for _ in range(runs):
+        for run in range(runs):
+            if run and undone:
+                session.execute(undone)
             with PrivateMemory(pid) as memory:
                 before, started = processor_seconds(pid), time.perf_counter()
                 session.execute(statement, values)
                 walls.append(time.perf_counter() - started)
                 seconds.append(processor_seconds(pid) - before)
             private = max(private, memory.most)
-            if undone:
-                session.execute(undone)
         return cls(median(walls), median(seconds), private, peak_memory(pid))
 
 
@@ -178,9 +179,8 @@ def _published(dsn: str, what: str, call: str, n: int, runs: int) -> dict[tuple[
         connection.execute(drop)
         found[what, n] = _Needed.by(connection, runs, statement, values, undone=drop)
         if what == next(iter(CALLS)):
-            connection.execute(statement, values)
             found[VERIFY, n] = _Needed.by(connection, runs, "SELECT * FROM kanon.verify('p')")
-            connection.execute(drop)
+        connection.execute(drop)
     return found
 
 
