@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from psycopg.conninfo import make_conninfo
 from tests.acceptance.commands import KANON
 from tests.integration.parties import Parties, create_source, fetch, quoted
 
-mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
+# Imported where it is used: that takes most of a second, which others need not wait for.
+pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="the extra mcp is not installed")
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "agents.md"
 SESSION = re.compile(r"(?<=<!-- session -->\n```text\n).*?(?=```\n<!-- end -->)", re.DOTALL)
@@ -59,10 +61,14 @@ def reader(parties: Parties) -> str:
 
 def served(parties: Parties, role: str) -> Any:
     dsn = make_conninfo(parties.dsn, user=role)
+    import mcp
+
     return mcp.StdioServerParameters(command=str(KANON), args=["mcp", "--dsn", dsn])
 
 
 async def converse(server: Any, calls: list[tuple[str, dict[str, Any]]]) -> list[tuple[bool, str]]:
+    import mcp
+
     async with mcp.Client(server) as client:
         answers = [await client.call_tool(name, given) for name, given in calls]
     return [(bool(one.is_error), "\n".join(part.text for part in one.content)) for one in answers]
