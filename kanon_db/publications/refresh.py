@@ -52,6 +52,7 @@ from kanon_db.publications.releases.entities import (
     StagedEntities,
     can_be_hashed,
     digest_of,
+    is_staged,
     read_entities,
     stage_published,
     stage_unknown,
@@ -188,12 +189,8 @@ class _Newcomers:
                 [types[name] for name in self.published], task.old,
             )  # fmt: skip
             read = column.read(session)
-            # A record without an entity is refused when it is read, not left out.
             self._without = f"{read} IS NULL"
-            self._new = (
-                f"{self._without} OR {digest_of(column, read)} IN"
-                f" (SELECT u.digest FROM {self._unknown[0].table} AS u)"
-            )
+            self._new = is_staged(column, read, self._unknown[0])
             return
         if source.arrival is None or task.upto is None:
             raise task.not_known()
@@ -303,12 +300,7 @@ def redraw_everybody(task: RefreshTask) -> StagedRefresh | NothingToPublish:
     known, has = stage_unknown(
         session, schema, source, column, [task.types[name] for name in columns], task.old
     )
-    read = column.read(session)
-    # A record without an entity is refused when it is read, not left out.
-    stays_or_came = (
-        f"{read} IS NULL OR {digest_of(column, read)} IN (SELECT k.digest FROM {known.table} AS k)"
-    )
-    job = _read(task, stays_or_came, are_counted=False)
+    job = _read(task, is_staged(column, column.read(session), known), are_counted=False)
     session.phase("searching")
     found = kind.renew(*_with_signatures(task, job, known))
     known.drop()

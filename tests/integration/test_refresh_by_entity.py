@@ -8,11 +8,14 @@ import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import psycopg
 import pytest
 
+from kanon_db.publications.releases.entities import StagedEntities, is_staged
+from kanon_db.transfer.columns import ColumnType
 from tests.integration.growing import Source
 from tests.integration.parties import (
     KINDS,
@@ -241,6 +244,23 @@ def test_equal_entities_have_one_hash(
     source.run("TRUNCATE {}")
     source.add(0, ids=[again.format(i) for i in range(100)])
     assert source.refresh()["added"] == 40
+
+
+def test_new_entities_are_joined(parties: Parties) -> None:
+    """However little `work_mem` there is, nobody looks through all of them for each row."""
+    publisher = parties.publisher
+    staged = cast("StagedEntities", SimpleNamespace(table="pg_temp.staged"))
+    condition = is_staged(ColumnType("i", "integer", "N", None, True), "i", staged)
+    found = f"SELECT i FROM unnest(ARRAY[0, 5000, 5001, NULL]) AS i WHERE ({condition}) ORDER BY i"
+    with publisher.transaction():
+        fetch(publisher, "SET LOCAL work_mem = '64kB'")
+        fetch(
+            publisher,
+            "CREATE TEMPORARY TABLE staged ON COMMIT DROP AS SELECT sha256(convert_to(i::text,"
+            " 'UTF8')) AS digest FROM generate_series(1, 5000) AS i",
+        )
+        assert fetch(publisher, found) == [(5000,), (None,)]
+        assert not any("SubPlan" in line for (line,) in fetch(publisher, f"EXPLAIN {found}"))
 
 
 @pytest.mark.parametrize("kind", ["float8", "text COLLATE data.deaf"])

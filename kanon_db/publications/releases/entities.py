@@ -164,6 +164,16 @@ def digest_of(column: ColumnType, value: str) -> str:
     return f"sha256(convert_to({text}, 'UTF8'))"
 
 
+def is_staged(column: ColumnType, value: str, entities: StagedEntities) -> str:
+    """Write the condition that an entity is a staged one, or NULL: then it is refused when read."""
+    # "IS NULL OR" would be no join: beyond work_mem, the server would look through all staged
+    # entities for each row.
+    return (
+        f"coalesce({digest_of(column, value)}, ''::bytea) IN"
+        f" (SELECT e.digest FROM {entities.table} AS e UNION ALL SELECT ''::bytea)"
+    )
+
+
 _SENT: Final = {
     **dict.fromkeys(WHOLE_NUMBERS, "{}"),
     "numeric": "trim_scale({})::text",
