@@ -303,7 +303,7 @@ class Battery:
         Nobody lacks a right here: a role that may not use a function would be kanon_db's defect.
         """
         state = error.sqlstate or ""
-        if state[:2] in ("", "38", "39", "XX", "P0") or state == "42501":
+        if state[:2] in ("", "38", "39", "XX", "P0") or state in ("42501", "KN000"):
             self.wrong.append(f"{where}: {error}")
 
 
