@@ -470,8 +470,8 @@ class OpenQuery:
             where = f"c.{stored.tables.column_no} = {stored.columns[name].number}"
         else:
             cell = layout.cells[name]
-            if cell.labels is not None:
-                return 0  # a label stands for values that nobody need have
+            if cell.labels is not None or cell.kind == "range":
+                return 0  # it stands for values that nobody need have
             source, where = layout.view.view, "true"
             if cell.mark is not None:
                 where = f"substr(c.{layout.view.pattern}, {cell.mark}, 1) <> '*'"

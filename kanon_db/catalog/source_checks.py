@@ -120,7 +120,7 @@ def require_fitting(column: ColumnType, described: Mapping[str, Any]) -> None:
     coarse = [key for key in BINNED if key in described]
     if coarse and column.range_type(0) is None:
         raise SchemaMismatchError(
-            f"only numbers, dates and timestamps can have {coarse[0]}",
+            f"only columns whose cells are ranges can have {coarse[0]}",
             detail=f"{where}: its type is {column.type_name}",
             hint=f"leave out {' and '.join(coarse)}",
         )
@@ -140,16 +140,18 @@ def _where(column: ColumnType) -> str:
 
 
 def _check_round(column: ColumnType, given: str | float, where: str) -> None:
-    """Check that a unit is one of times, and a width one of the column's numbers."""
-    is_number = column.is_number
+    """Check that a unit is one of dates and timestamps, and a width one of numbers."""
+    is_number = column.bound_type == "numeric"
     detail = f"{where}: its type is {column.type_name}"
     if is_number and isinstance(given, str):
         raise InvalidParameterError(
-            "numbers are rounded to a number", detail=detail, hint='such as {"round": 5}'
+            "a column of this type is rounded to a number",
+            detail=detail,
+            hint='such as {"round": 5}; where the ends of its ranges are seconds, of these',
         )
     if not is_number and not isinstance(given, str):
         raise InvalidParameterError(
-            "dates and times are rounded to a unit",
+            "dates and timestamps are rounded to a unit",
             detail=detail,
             hint=f'such as {{"round": "month"}}; units are {", ".join(UNITS)}',
         )

@@ -57,8 +57,8 @@ from kanon_db.query.ranges import (
     RANGES,
     describe_cells,
     ends_of,
-    place_of,
     place_of_end,
+    type_of_ends,
     value_at,
     value_of_end,
 )
@@ -606,8 +606,7 @@ class _RowDrawing:
     def _read_axis(self, cell: CellDescription, name: str, rows: Sequence[Row]) -> Axis | None:
         if cell.shares is None:
             return None
-        type_ = cell.column.type
-        place = place_of(type_, f"u.v::{type_.name}")
+        place = place_of_end(cell.column.type, f"u.v::{type_of_ends(cell)}")
         lines = self._session.fetch(
             f"SELECT u.share, ({place})::float8 AS place, s.known FROM {self._view.shares} AS s,"
             " unnest(s.points, s.shares) WITH ORDINALITY AS u (v, share, i)"

@@ -67,11 +67,14 @@ class AxisType(NamedTuple):
     places: Mapping[str, str]
     value: str  # The value that is nearest to a place, a float8
     end: str = "{0}"  # The end of a range at a value, from which no digit is missing
-    # Of an end of a range: the value, the place, and the number that it stands for; empty if an end
-    # is a value
+    # Where an end is a number, and no value: the value that it stands for, and its place
     of_end: str = ""
     place_of_end: str = ""
-    number_of_end: str = ""
+
+    @property
+    def number_of_end(self) -> str:
+        """The number that an end stands for."""
+        return "{0}::float8" if self.of_end else self.number
 
 
 _NUMBER_NAMES: Final = tuple(name for name, of in ex.CATEGORIES.items() if of in ex.NUMBERS)
@@ -87,6 +90,23 @@ _SHORT: Final = {
 _EPOCH: Final = "extract(epoch FROM {0})::float8"
 _SINCE_2000: Final = "EXTRACT(epoch FROM {0}::timestamp - '2000-01-01'::timestamp)"
 
+
+def _in_seconds(name: str, seconds: str, value: str) -> AxisType:
+    """Describe a type that PostgreSQL has no ranges of: their ends are seconds."""
+    # Longer ones do not fit an interval of days and seconds, as which places are read.
+    number = f"CASE WHEN abs({seconds}) > 1e14 THEN 'Infinity' ELSE ({seconds})::float8 END"
+    end = f"trim_scale({seconds})"
+    return AxisType(("numrange",), number, {name: seconds}, value, end, value, "{0}")
+
+
+# PostgreSQL compares intervals as if a month had 30 days, but says that 12 are 365.25 days long.
+_LENGTH: Final = "(EXTRACT(epoch FROM {0}) - 453600 * EXTRACT(year FROM {0}))"
+_NEAR: Final = "greatest(least({0}, 1e14), -1e14)"  # A bin may end anywhere
+_INTERVAL: Final = (
+    f"make_interval(days => trunc({_NEAR} / 86400)::int,"
+    f" secs => ({_NEAR} - 86400 * trunc({_NEAR} / 86400))::float8)"
+)
+
 AXES: Final[Mapping[str, AxisType]] = {
     "smallint": AxisType(("int4range",), "{0}::float8", _EXACT, "{0}::smallint"),
     "integer": AxisType(("int4range", "int8range"), "{0}::float8", _EXACT, "{0}::integer"),
@@ -97,7 +117,7 @@ AXES: Final[Mapping[str, AxisType]] = {
     **{
         name: AxisType(
             ("numrange",), "{0}::float8", _SHORT, f"{{0}}::{name}", "{0}::text::numeric",
-            f"{{0}}::{name}", _SHORT[name], "{0}::float8",
+            f"{{0}}::{name}", _SHORT[name],
         )
         for name in ("real", "double precision")
     },
@@ -123,6 +143,7 @@ AXES: Final[Mapping[str, AxisType]] = {
         ),
         "to_timestamp({0})",
     ),
+    "interval": _in_seconds("interval", _LENGTH, _INTERVAL),
 }  # fmt: skip
 """The types of values that may be published as ranges."""
 
@@ -272,6 +293,11 @@ def value_of_end(column: ex.Type, end: str) -> str:
 def value_at(type_: ex.Type, place: str) -> str:
     """Write the value of a type at a place on its axis, a float8; the nearest one."""
     return AXES[type_.name].value.format(place)
+
+
+def end_at(type_: ex.Type, place: str) -> str:
+    """Write the end of a range at a place on the axis of a type, a float8."""
+    return AXES[type_.name].end.format(value_at(type_, place))
 
 
 def ends_of(cell: CellDescription, sql: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kanon_db.errors import DatabaseError, NotFoundError, SchemaMismatchError
+from kanon_db.query.expressions import CATEGORIES
 from kanon_db.query.ranges import AXES, choose_range
 from kanon_db.session.protocol import UNDEFINED_FUNCTION, Session, settings
 
@@ -108,14 +109,13 @@ class ColumnType(NamedTuple):
 
     def number(self, value: str) -> str | None:
         """Return SQL for an expression's value as a float8; None for types without numbers."""
-        if self.type_name in AXES:
-            return AXES[self.type_name].number.format(value)
-        return f"extract(epoch FROM {value})::float8" if self.type_name in _TIMES else None
+        axis = AXES.get(self.type_name)
+        return None if axis is None else axis.number.format(value)
 
     def number_of_end(self, end: str) -> str | None:
         """Return :meth:`number` of the value that an end of a range of such values stands for."""
         axis = AXES.get(self.type_name)
-        return axis.number_of_end.format(end) if axis and axis.number_of_end else self.number(end)
+        return None if axis is None else axis.number_of_end.format(end)
 
     def range_type(self, largest: float) -> str | None:
         """Return the type of ranges of the column's values; None if there is no such type."""
@@ -123,8 +123,8 @@ class ColumnType(NamedTuple):
 
     @property
     def bound_type(self) -> str:
-        """Return the type that a range's bounds are cast to, for any of its range types."""
-        return "numeric" if self.is_number else self.type_name
+        """Return the type of the ends of bins: numbers, but of dates and timestamps these."""
+        return self.type_name if CATEGORIES.get(self.type_name) == "moment" else "numeric"
 
     @property
     def is_number(self) -> bool:
@@ -255,8 +255,6 @@ def _write_label(column: ColumnType, value: str) -> str:
 
 WHOLE_NUMBERS: Final = ("smallint", "integer", "bigint")
 _NUMBERS: Final = (*WHOLE_NUMBERS, "numeric", "real", "double precision")
-_TIMES: Final = ("interval", "time without time zone", "time with time zone")
-"""Types with numbers that no ranges cover."""
 
 _COLUMNS = """
 WITH RECURSIVE typed AS (

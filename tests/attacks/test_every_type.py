@@ -101,6 +101,7 @@ ODD_NUMBERS = {
     "numeric": ["1.5", "2", "NaN", "Infinity", "-Infinity", "1e-30", "1e40"],
     "date": ["2020-01-01", "2021-01-01", "infinity", "-infinity", "0044-03-15 BC"],
     "timestamp": ["2020-01-01", "2021-01-01", "infinity", "-infinity"],
+    "interval": ["1 mon", "30 days", "1 year", "364 days", "-1 year", "360 days 1 us", "9 mons"],
 }
 KINDS = {
     "buckets": "privacy => '{\"l\": 2}', assignment => 'random'",
@@ -300,7 +301,8 @@ class Battery:
     def _require_clear(self, error: psycopg.Error, where: str) -> None:
         """A refusal is one of ours, or of a constant that is none of the column's type.
 
-        Nobody lacks a right here: a role that may not use a function would be kanon_db's defect.
+        Nobody lacks a right here: a role that may not use a function would be kanon_db's defect,
+        as is what it calls a bug.
         """
         state = error.sqlstate or ""
         if state[:2] in ("", "38", "39", "XX", "P0") or state in ("42501", "KN000"):

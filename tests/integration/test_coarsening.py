@@ -253,6 +253,9 @@ def test_values_without_a_bin(parties: Parties) -> None:
         ("real", "(171.9), (171.89), (16777216), (16777217)", {"round": 0.1, "top": 171.9}),
         ("date", "('4713-01-01 BC'), ('0001-01-01'), ('1999-12-31')", {"round": "week"}),
         ("timestamptz", "('2021-03-28 02:30+02'), ('2021-03-28 03:30+02')", {"round": "day"}),
+        ("interval", "('1 mon'), ('30 days'), ('-1 year'), ('364 days')", {"round": 86400}),
+        ("interval", "('1 year'), ('365 days'), ('360 days 1 us')", {"top": "360 days"}),
+        ("interval", "('3000000 years'), ('-3000000 years'), ('0')", {"round": 1e15}),
         ("int", "(NULL), (NULL)", {"round": 5}),
     ],
 )
@@ -347,6 +350,7 @@ _VALUES: Mapping[str, st.SearchStrategy[Any]] = {
     "date": st.dates(date(1, 1, 8), date(9998, 1, 1)),
     "timestamp without time zone": st.datetimes(datetime(1, 1, 8), datetime(9998, 1, 1)),
     "timestamp with time zone": st.datetimes(datetime(1, 1, 8), datetime(9998, 1, 1)),
+    "interval": st.timedeltas(timedelta(-40000), timedelta(40000)),
 }
 
 
@@ -364,8 +368,8 @@ def coarsened(draw: st.DrawFn) -> tuple[str, list[str], dict[str, Any]]:
         whole = type_ in ("smallint", "integer", "bigint")
         widths = st.integers(1, 10**6) if whole else st.floats(1e-3, 1e6)
         units = [unit for unit in UNITS if (type_, unit) != ("date", "hour")]
-        is_time = type_.startswith(("date", "time"))
-        described["round"] = draw(st.sampled_from(units) if is_time else widths)
+        is_moment = type_.startswith(("date", "timestamp"))
+        described["round"] = draw(st.sampled_from(units) if is_moment else widths)
     found = draw(st.lists(values, min_size=1, max_size=30))
     return type_, [str(value) for value in found + ends], described
 

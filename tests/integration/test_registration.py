@@ -96,13 +96,13 @@ ATTRIBUTES: dict[str | None, list[object]] = {
         {"stay": {"lower": "23 hours", "upper": "1 day"}},
         {"age": {"round": 5, "top": 90, "bottom": 20, "weight": 2, "upper": 120}},
         {"born": {"round": "month", "top": "2000-01-01"}},
+        {"stay": {"round": 86400, "top": "1 month"}},
     ],
     MISMATCH: [
         {"sex": {"kind": "numeric"}},
         {"sex": {"lower": 1}},
         {"sex": {"round": 5}},
         {"sex": {"top": "m"}},
-        {"stay": {"round": "hour"}},
     ],
     INVALID: [
         *(
@@ -119,6 +119,7 @@ ATTRIBUTES: dict[str | None, list[object]] = {
         {"born": {"lower": "1900-02-30"}},
         {"born": {"lower": "2000-01-01", "upper": "1999-12-31"}},
         {"stay": {"lower": "25 hours", "upper": "1 day"}},
+        {"stay": {"round": "hour"}},
         {"born": {"round": 5}},
         {"born": {"round": "hour"}},
         {"born": {"top": "infinity"}},

@@ -24,7 +24,7 @@ from kanon_db.catalog.entries import Publication, changed
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import TEXT
 from kanon_db.query.layout import CellDescription, CellLayout, labels, members_of, texts
-from kanon_db.query.ranges import on_axis, place_of, place_of_end, value_of_end
+from kanon_db.query.ranges import on_axis, place_of, place_of_end, type_of_ends, value_of_end
 from kanon_db.query.sql import Constants
 from kanon_db.session.protocol import Row, Session, Value
 
@@ -226,8 +226,8 @@ class StoredCells:
         return Cells(self.counts.get(name, n), u, hidden, none, none)
 
     def _axis(self, name: str, constants: Constants, place: int) -> str:
-        type_ = self.layout.cells[name].column.type
-        at = place_of(type_, f"u.v::{type_.name}")
+        cell = self.layout.cells[name]
+        at = place_of_end(cell.column.type, f"u.v::{type_of_ends(cell)}")
         attribute = constants.write(ex.Constant(name, TEXT))
         source = (
             f"{self.layout.view.shares} AS s, unnest(s.points, s.shares) WITH ORDINALITY"

@@ -60,7 +60,7 @@ from kanon_db.publications.rows.distinct_cells import (
 )
 from kanon_db.query.layout import SHARES, CellDescription, RowView, labels, members_of, texts
 from kanon_db.query.layout import Shares as WhatIsKnown
-from kanon_db.query.ranges import ends_of, is_endless, value_at
+from kanon_db.query.ranges import end_at, ends_of, is_endless
 from kanon_db.session import Row, Session, fetch_one
 from kanon_db.session.protocol import (
     Value,
@@ -678,9 +678,9 @@ def _of_ranges(
     )
     if found is None:
         return "of_parts", []
-    value = value_at(cell.column.type, "p")
+    end = end_at(cell.column.type, "p")
     points = session.fetch(
-        f"SELECT array_agg(({value})::text ORDER BY i) AS points"
+        f"SELECT array_agg(({end})::text ORDER BY i) AS points"
         " FROM unnest($1::text[]::float8[]) WITH ORDINALITY AS u (p, i)",
         list(map(repr, found.axis.middles.tolist())),
     )

@@ -105,16 +105,19 @@ def bin_of(column: ColumnType, described: Mapping[str, Any], value: str) -> tupl
     >>> age = ColumnType("age", "integer", "N", None, True)
     >>> low, high = bin_of(age, {"top": 90}, "v")
     >>> low
-    'CASE WHEN v >= $1::text::numeric THEN $1::text::numeric ELSE v END'
+    'CASE WHEN v >= $1::text::integer::numeric THEN $1::text::integer::numeric ELSE v END'
     >>> high
-    'CASE WHEN v >= $1::text::numeric THEN NULL ELSE v END'
+    'CASE WHEN v >= $1::text::integer::numeric THEN NULL ELSE v END'
     """
-    bound = {
-        key: f"${i}::text::{column.bound_type}" for i, key in enumerate(_bound(described), start=1)
+    bound = {key: f"${i}::text" for i, key in enumerate(_bound(described), start=1)}
+    bound |= {
+        key: element_of(column, f"{text}::{column.type_name}")
+        for key, text in bound.items()
+        if key != "round"
     }
     low, high = value, value
     if "round" in described:
-        low, high = _rounded(column, described["round"], value, bound.get("round", ""))
+        low, high = _rounded(column, described["round"], value, f"{bound.get('round')}::numeric")
         low = f"greatest({low}, {bound['bottom']})" if "bottom" in bound else low
         high = f"least({high}, {bound['top']})" if "top" in bound else high
     whens = [("", "")]
@@ -181,11 +184,12 @@ def read_bins(values: DistinctValues, described: Mapping[str, Any]) -> Bins | No
             detail=detail,
             hint="give the source a view without such values, or round to a smaller unit",
         ) from None
+    low, high = (column.number_of_end(end) for end in ("low", "high"))
     ends = fetch_one(
         session,
         "SELECT string_agg(float8send(l) || float8send(h), ''::bytea ORDER BY code) AS ends FROM"
-        f" (SELECT code, coalesce({column.number('low')}, first_number, 'NaN') AS l,"
-        f" coalesce({column.number('high')}, last_number, 'NaN') AS h FROM {table}) AS numbered",
+        f" (SELECT code, coalesce({low}, first_number, 'NaN') AS l,"
+        f" coalesce({high}, last_number, 'NaN') AS h FROM {table}) AS numbered",
     )
     lows, highs = np.frombuffer(ends["ends"], dtype=">f8").reshape(-1, 2).T.astype(np.float64)
     return Bins(session, table, codes, lows, np.maximum(lows, highs))
