@@ -144,6 +144,11 @@ AXES: Final[Mapping[str, AxisType]] = {
         "to_timestamp({0})",
     ),
     "interval": _in_seconds("interval", _LENGTH, _INTERVAL),
+    "time without time zone": _in_seconds(
+        "time without time zone", "EXTRACT(epoch FROM {0})",
+        "CASE WHEN {0} < 86399.9999995 THEN '00:00'::time + make_interval(secs => {0}::float8)"
+        " ELSE '24:00' END",
+    ),
 }  # fmt: skip
 """The types of values that may be published as ranges."""
 

@@ -101,6 +101,7 @@ ODD_NUMBERS = {
     "numeric": ["1.5", "2", "NaN", "Infinity", "-Infinity", "1e-30", "1e40"],
     "date": ["2020-01-01", "2021-01-01", "infinity", "-infinity", "0044-03-15 BC"],
     "timestamp": ["2020-01-01", "2021-01-01", "infinity", "-infinity"],
+    "time": ["24:00", "00:00", "23:59:59.999999", "12:00", "00:00:00.000001"],
     "interval": ["1 mon", "30 days", "1 year", "364 days", "-1 year", "360 days 1 us", "9 mons"],
 }
 KINDS = {

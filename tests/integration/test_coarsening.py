@@ -256,6 +256,7 @@ def test_values_without_a_bin(parties: Parties) -> None:
         ("interval", "('1 mon'), ('30 days'), ('-1 year'), ('364 days')", {"round": 86400}),
         ("interval", "('1 year'), ('365 days'), ('360 days 1 us')", {"top": "360 days"}),
         ("interval", "('3000000 years'), ('-3000000 years'), ('0')", {"round": 1e15}),
+        ("time", "('24:00'), ('23:59:59.999999'), ('00:00')", {"round": 3600, "top": "23:30"}),
         ("int", "(NULL), (NULL)", {"round": 5}),
     ],
 )
@@ -350,6 +351,7 @@ _VALUES: Mapping[str, st.SearchStrategy[Any]] = {
     "date": st.dates(date(1, 1, 8), date(9998, 1, 1)),
     "timestamp without time zone": st.datetimes(datetime(1, 1, 8), datetime(9998, 1, 1)),
     "timestamp with time zone": st.datetimes(datetime(1, 1, 8), datetime(9998, 1, 1)),
+    "time without time zone": st.times(),
     "interval": st.timedeltas(timedelta(-40000), timedelta(40000)),
 }
 

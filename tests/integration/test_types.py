@@ -318,6 +318,7 @@ ON_AXES = {
     **dict.fromkeys(("real", "double precision"), _FLOATS),
     "date": ("1999-12-31", "2000-01-01", "0044-03-15 BC", "2024-02-29"),
     **dict.fromkeys(("timestamp without time zone", "timestamp with time zone"), _TIMES),
+    "time without time zone": ("00:00", "00:00:00.000001", "23:59:59.999999", "24:00"),
     "interval": ("-1 year", "0", "00:00:00.000001", "1 year", "364 days", "1 mon -30 days 1 hour"),
 }
 """Values of each type that may be published as ranges."""

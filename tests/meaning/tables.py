@@ -96,14 +96,15 @@ _SPARSE: Final = Table(
         "none": "NULL::int",
         "n": "floor(s * 4)::bigint",
         "stay": _sometimes("floor(w * 14) * interval '1 mon' - floor(s * 3) * interval '15 days'"),
+        "woke": "time '21:00' + floor(u * 40) * interval '20 minutes'",
         "note": _sometimes("'note ' || floor(u * 3)", 0.3),
         "result": _sometimes("s > 0.5 + random() / 4", 0.2),
     },
     {
         "day": "moment", "flag": "boolean", "one": "text", "none": "number", "n": "number",
-        "stay": "other", "note": "text", "result": "boolean",
+        "stay": "other", "woke": "other", "note": "text", "result": "boolean",
     },
-    ("day", "flag", "one", "none", "n", "stay"),
+    ("day", "flag", "one", "none", "n", "stay", "woke"),
     ("note",),
 )  # fmt: skip
 
