@@ -324,7 +324,7 @@ class _BucketDrawing:
             for row in read_weights(session.stream, tables, self._codes, name):
                 own = values[at] == labels[row["value"]]
                 levels, parts = unpack_levels(row["weights"], tables.n_records), row["parts"]
-                weights[cell[own]] = levels[bit_of[row_of[own]]] / parts
+                weights[cell[own]] = levels[bit_of[row_of[own]]] / float(parts)
                 caps[values == labels[row["value"]]] = int(levels.max(initial=0)) / parts
         session.step("drawing values")
         pulse = Pulse(heartbeat=session.heartbeat)

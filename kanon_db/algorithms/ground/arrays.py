@@ -457,8 +457,8 @@ def _roots(n: int, one: IntArray, other: IntArray) -> IntArray:
     return root
 
 
-def unpack_levels(planes: bytes, n_records: int) -> IntArray:
-    """Return the numbers whose binary digits are bitmaps, the lowest first.
+def unpack_levels(planes: bytes, n_records: int) -> npt.NDArray[np.uint8]:
+    """Return the numbers whose binary digits, at most eight, are bitmaps, the lowest first.
 
     Examples
     --------
@@ -466,9 +466,8 @@ def unpack_levels(planes: bytes, n_records: int) -> IntArray:
     [3, 2]
     """
     length = -(-n_records // 8)
-    levels = np.zeros(n_records, dtype=np.int64)
+    levels = np.zeros(n_records, np.uint8)
     for digit, first in enumerate(range(0, len(planes), length)):
-        plane = np.frombuffer(planes[first : first + length], dtype=np.uint8)
-        bits = np.unpackbits(plane, bitorder="little", count=n_records)
-        levels += bits.astype(np.int64) << digit
+        plane = np.frombuffer(planes, np.uint8, length, first)
+        levels |= np.unpackbits(plane, bitorder="little", count=n_records) << digit
     return levels

@@ -578,7 +578,7 @@ def _weigher(
         weights = np.zeros((places.size, store.columns[attribute].n_values))
         for row in read_weights(session.stream, tables, store.tables, attribute):
             levels = unpack_levels(row["weights"], tables.n_records)
-            weights[:, row["code"]] = levels[slots[places]] / row["parts"]
+            weights[:, row["code"]] = levels[slots[places]] / float(row["parts"])
         return weights
 
     return weigh

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, unpack_levels
 from kanon_db.publications.codes import Chunk, CodeTables, Store
@@ -217,8 +218,7 @@ class StoredWeights:
     def weights(self) -> RecordWeights | None:
         """Add up the published weights of some values; None where these are not sound."""
         n_groups, n_records = self._n_groups, self._group.size
-        n = self._by_group(None)
-        x = np.zeros(n_groups) if self._x is None else self._by_group(self._x)
+        n, x = self._by_group(None)
         of_values, x_of_values = (np.zeros((n_groups, self._needed.size)) for _ in range(2))
         masks = self._masks() if n_groups <= _FEW and self._x is None else None
         needed = np.flatnonzero(self._needed).tolist()
@@ -233,16 +233,23 @@ class StoredWeights:
                     _sum_levels(packed, (n_records + 7) // 8, mask) / parts for mask in masks
                 ]
             else:
-                levels = unpack_levels(packed, n_records).astype(np.float64)
-                of_values[:, code] = self._by_group(levels) / parts
-                if self._x is not None:
-                    x_of_values[:, code] = self._by_group(levels * self._x) / parts
+                sums = self._by_group(unpack_levels(packed, n_records))
+                of_values[:, code], x_of_values[:, code] = sums / parts
             n_read += 1
         return RecordWeights(n, of_values, x, x_of_values) if n_read == len(needed) else None
 
-    def _by_group(self, numbers: FloatArray | None) -> FloatArray:
-        summed = np.bincount(self._group, numbers, self._n_groups + 1)
-        return summed[: self._n_groups].astype(np.float64)
+    def _by_group(self, levels: NDArray[np.uint8] | None) -> FloatArray:
+        """Add up levels, or 1 for each record, and the same times x: shape (2, n_groups)."""
+        sums = np.zeros((2, self._n_groups + 1))
+        step = max(_AT_ONCE, self._n_groups)
+        for some in (slice(first, first + step) for first in range(0, self._group.size, step)):
+            group = self._group[some].astype(np.intp)
+            own = None if levels is None else levels[some].astype(np.float64)
+            sums[0] += np.bincount(group, own, self._n_groups + 1)
+            if self._x is not None:
+                x = self._x[some]
+                sums[1] += np.bincount(group, x if own is None else own * x, self._n_groups + 1)
+        return sums[:, :-1]
 
     def _masks(self) -> list[int]:
         """Return the records of each group, a bit for each."""
@@ -251,6 +258,9 @@ class StoredWeights:
             for g in range(self._n_groups)
         ]
 
+
+_AT_ONCE: Final = 1 << 16
+"""Records that are added up together, so that copies of what they have are small."""
 
 _FEW: Final = 16
 """Groups whose bits are counted one by one: as fast as adding up the levels of all records."""
