@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 RECORDS_OF_CHUNK: Final = 1 << 20
 """Records of a chunk, about: it is read and counted at once."""
 
-PAIRS_AT_ONCE: Final = 1 << 21
-"""Pairs of a record and a value, or of groups of both, that are looked at together."""
+BYTES_AT_ONCE: Final = 1 << 19
+"""Bytes of an array of what is looked at together: a processor's cache has room for several."""
 
 _COLUMNS: Final = ("column_no", "code", "chunk", "codes")
 _SIZES: Final = -1
@@ -63,9 +63,15 @@ class Run(NamedTuple):
     place: int
     step: int
 
+    def slots(self, in_chunk: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Take what the run has of an array of a chunk's slots, shape (size, n_buckets, ...)."""
+        end = self.first + self.bucket_size * self.n_buckets
+        shape = self.bucket_size, self.n_buckets, *in_chunk.shape[1:]
+        return in_chunk[self.first : end].reshape(shape)
+
     def some(self, width: int) -> Iterator[slice]:
-        """Yield some of the buckets at a time, each of which has `width` pairs."""
-        at_once = max(1, PAIRS_AT_ONCE // width)
+        """Yield some of the buckets at a time, each of which has `width` bytes."""
+        at_once = max(1, BYTES_AT_ONCE // width)
         for first in range(0, self.n_buckets, at_once):
             yield slice(first, first + at_once)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from kanon_db.publications.buckets.tallies import (
     weigh_groups,
     weigh_slots,
 )
-from kanon_db.publications.codes import PAIRS_AT_ONCE, Chunk
+from kanon_db.publications.codes import Chunk
 from kanon_db.query.expressions import Expression
 from kanon_db.query.formulas import Weighed, weigh_draws
 from kanon_db.query.layout import Side
@@ -166,15 +167,15 @@ class BucketCounter:
             elif of_records is None:
                 of_records = 1 - masks[0]
             records.put(slots, of_records, None)
-        for size, own, mask, other_group in slots.runs(place, masks[other], groups[other]):
-            step = max(1, PAIRS_AT_ONCE // (size * (1 if other_group is None else size)))
-            for start in range(0, own.shape[1], step):
-                here = np.s_[:, start : start + step]
-                beside = GroupCounts.of_side(
-                    mask[here], None if other_group is None else other_group[here], n_others
-                )
-                ranked.add(size, own[here], beside)
-                slots.heartbeat()
+        arrays = place, masks[other], groups[other]
+        for size, own, mask, other_group in slots.runs(
+            lambda size: size * self._n_lines(other, size), *arrays
+        ):
+            ranked.add(size, own, GroupCounts.of_side(mask, other_group, n_others))
+
+    def _n_lines(self, side: Side, size: int) -> int:
+        """Return how many groups of a side a bucket may have."""
+        return min(self.groupings[side].n, size)
 
     def _places(
         self, plan: Plan, ranked: RankedSums, slots: Slots, mask: Mask, group: AnyIntArray | None
@@ -219,7 +220,9 @@ class BucketCounter:
         """Count the buckets that are alike."""
         records, values = self.groupings
         tally, margins = totals.tally, totals.margins
-        for size, in_records, in_values, of_records, of_values in slots.runs(*masks, *groups):
+        for size, in_records, in_values, of_records, of_values in slots.runs(
+            lambda size: self._n_lines(0, size) * self._n_lines(1, size), *masks, *groups
+        ):
             sides = [
                 (sum_slots(mask), None if group is None else GroupCounts.of(group, grouping.n))
                 for mask, group, grouping in (
@@ -237,20 +240,9 @@ class BucketCounter:
                 numbers = tally.number(beside.group, q, beside.n, size)
                 tally.add(size, numbers, beside.is_first)
             elif own is not None and beside is not None:
-                self._count_in_groups(tally, slots, size, own, beside)
-
-    def _count_in_groups(
-        self, tally: Tally, slots: Slots, size: int, own: GroupCounts, beside: GroupCounts
-    ) -> None:
-        """Add each pair of a group of records and one of values that a bucket has."""
-        step = max(1, PAIRS_AT_ONCE // (len(own.group) * len(beside.group)))
-        for start in range(0, own.group.shape[1], step):
-            here = np.s_[:, start : start + step]
-            a, b = own.group[here].astype(np.int64)[:, None], beside.group[here][None]
-            pair = a * tally.n_groups[1] + b
-            numbers = tally.number(pair, own.n[here][:, None], beside.n[here][None], size)
-            tally.add(size, numbers, own.is_first[here][:, None] & beside.is_first[here][None])
-            slots.heartbeat()
+                pair = own.group.astype(np.int64)[:, None] * tally.n_groups[1] + beside.group
+                numbers = tally.number(pair, own.n[:, None], beside.n, size)
+                tally.add(size, numbers, own.is_first[:, None] & beside.is_first)
 
     def _sum(
         self,
@@ -267,7 +259,11 @@ class BucketCounter:
         arrays = x, groups[side], masks[other], groups[other]
         margins = totals.margins
         of_sides = margins.records, margins.values
-        for size, own_x, own_group, mask, other_group in slots.runs(*arrays):
+
+        def n_lines(size: int) -> int:
+            return self._n_lines(other, size) * (1 if groups[side] is None else size)
+
+        for size, own_x, own_group, mask, other_group in slots.runs(n_lines, *arrays):
             own: tuple[Any, Any, Weighed]
             if own_group is None:
                 weighed = Weighed(*(part[np.newaxis] for part in weigh_slots(own_x)))
@@ -282,30 +278,24 @@ class BucketCounter:
             )  # fmt: skip
             of_sides[other].add(size, beside.group[beside.is_first], beside.n[beside.is_first])
             n_of = (n_others, 1) if side == 0 else (1, n_groups)
-            self._sum_lines(totals.sums, slots, size, own, beside, n_of)
+            self._sum_lines(totals.sums, size, own, beside, n_of)
 
     def _sum_lines(
         self,
         sums: SumsByGroup,
-        slots: Slots,
         size: int,
         own: tuple[Any, Any, Weighed],
         beside: GroupCounts,
         n_of: tuple[int, int],
     ) -> None:
         group, is_first, weighed = own
-        step = max(1, PAIRS_AT_ONCE // (is_first.shape[0] * beside.n.shape[0]))
-        for start in range(0, is_first.shape[1], step):
-            here = np.s_[:, start : start + step]
-            meets = is_first[here][:, None] & beside.is_first[here][None]
-            i, j, bucket = np.nonzero(meets)
-            bucket += start
-            own_group = group[i, bucket].astype(np.int64)
-            other_group = beside.group[j, bucket].astype(np.int64)
-            pair = own_group * n_of[0] + other_group * n_of[1]
-            lines = Weighed(*(part[i, bucket] for part in weighed))
-            sums.add(pair, *weigh_draws(size, lines, beside.n[j, bucket]))
-            slots.heartbeat()
+        i, j, bucket = np.nonzero(is_first[:, None] & beside.is_first)
+        pair = (
+            group[i, bucket].astype(np.int64) * n_of[0]
+            + beside.group[j, bucket].astype(np.int64) * n_of[1]
+        )
+        lines = Weighed(*(part[i, bucket] for part in weighed))
+        sums.add(pair, *weigh_draws(size, lines, beside.n[j, bucket]))
 
     def _add_pairs(self, plan: Plan, totals: BucketTotals, slots: Slots) -> None:
         """Count, or sum, the pairs of a record and a value that match."""
@@ -314,10 +304,13 @@ class BucketCounter:
         if ranked is not None:
             number = self.outcomes.of_operand(plan.measure).ranked()
         keys = self.keys
+        n_groups = prod(len(key.texts) for key in keys)
         for run in slots.chunk.runs:
             size = run.bucket_size
             is_apart = bool(keys) or number is not None
-            for here in run.some(size * size * (size if is_apart else 1)):
+            # Of pairs that are told apart, each group of a bucket has a number for each slot.
+            n_lines = max(size, min(n_groups, size * size))
+            for here in run.some(8 * size * n_lines if is_apart else size * size):
                 slots.heartbeat()
                 pairs = bucket_pairs.PairSlots(slots, plan, run, here)
                 hits = pairs.matching()

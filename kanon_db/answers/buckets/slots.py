@@ -183,21 +183,20 @@ class Slots:
     @staticmethod
     def along(in_slots: Any, run: Run, here: slice, side: Side) -> Any:
         """Put an array with an element for each slot along the axis of its side: for pairs."""
-        end = run.first + run.bucket_size * run.n_buckets
-        own = in_slots[run.first : end].reshape(run.bucket_size, run.n_buckets)[:, here]
+        own = run.slots(in_slots)[:, here]
         return own[np.newaxis] if side else own[:, np.newaxis]
 
-    def runs(self, *arrays: Any) -> Iterator[tuple[Any, ...]]:
-        """Divide arrays by the sizes of buckets: each size, then arrays (size, n_buckets)."""
+    def runs(self, n_lines: Callable[[int], int], *arrays: Any) -> Iterator[tuple[Any, ...]]:
+        """Divide arrays by the sizes of buckets, some buckets at a time.
+
+        Yields each size, then arrays (size, n_buckets); `n_lines`: how many of theirs are paired.
+        """
         for run in self.chunk.runs:
-            shape, end = (
-                (run.bucket_size, run.n_buckets),
-                run.first + run.bucket_size * run.n_buckets,
-            )
-            yield (
-                run.bucket_size,
-                *(None if one is None else one[run.first : end].reshape(shape) for one in arrays),
-            )
+            size = run.bucket_size
+            slots = [None if one is None else run.slots(one) for one in arrays]
+            for here in run.some(8 * max(size, n_lines(size))):
+                yield size, *(None if one is None else one[:, here] for one in slots)
+                self.heartbeat()
 
     def where(self, condition: ex.Expression | None, wanted: int = TRUE) -> Mask:
         """Mark where a condition is true, or false."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -146,7 +146,7 @@ class BucketWorkload:
                     totals.pairs[:, here] += count_draws(q, s, run.bucket_size).sum(axis=1)
                     totals.n[here] += q.sum(axis=0)
                     if levels is not None:
-                        weighed = _take(levels, run, some).reshape(-1, levels.shape[1])
+                        weighed = run.slots(levels)[:, some].reshape(-1, levels.shape[1])
                         marked = matching.reshape(-1, len(block))
                         _add_levels(marked, weighed, totals.levels[here])
         return totals
@@ -191,10 +191,10 @@ def _count(
 
     Returns the marks, and the matching records and values of each bucket, (n_buckets, n_queries).
     """
-    of_values = _take(codes[sensitive], run, here)
+    of_values = run.slots(codes[sensitive])[:, here]
     matching = np.ones((*of_values.shape, tables.values.shape[1]), np.uint8)
     for name, table in tables.records.items():
-        matching &= table.take(_take(codes[name], run, here), axis=0)
+        matching &= table.take(run.slots(codes[name])[:, here], axis=0)
     q, s = sum_slots(matching), sum_slots(tables.values.take(of_values, axis=0))
     return matching, q.astype(np.float64), s.astype(np.float64)
 
@@ -209,13 +209,6 @@ def _add_levels(
             if marked[slot, query]:
                 for value in range(levels.shape[1]):
                     sums[query, value] += levels[slot, value]
-
-
-def _take(in_slots: npt.NDArray[Any], run: Run, here: slice) -> npt.NDArray[Any]:
-    """Take what some buckets of a run have, shape (size, n_buckets, …)."""
-    end = run.first + run.bucket_size * run.n_buckets
-    shape = run.bucket_size, run.n_buckets, *in_slots.shape[1:]
-    return in_slots[run.first : end].reshape(shape)[:, here]
 
 
 def recode(queries: Sequence[CountQuery], places: Sequence[AnyIntArray]) -> list[CountQuery]:

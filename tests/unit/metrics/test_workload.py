@@ -116,7 +116,7 @@ class TestCounts:
         whole = count_errors(buckets, qi_codes, sa_codes, queries)
         for length in (1, 7, 100, 499):
             monkeypatch.setattr("kanon_db.metrics.count_queries._RECORDS_PER_BLOCK", length)
-            monkeypatch.setattr("kanon_db.publications.codes.PAIRS_AT_ONCE", 64 * length)
+            monkeypatch.setattr("kanon_db.publications.codes.BYTES_AT_ONCE", 64 * length)
             pieces = count_errors(buckets, qi_codes, sa_codes, queries)
             assert pieces.actual.tolist() == whole.actual.tolist()
             assert pieces.estimated == pytest.approx(whole.estimated)
