@@ -21,7 +21,6 @@ from kanon_db.publications.buckets.tallies import (
     Margins,
     SumsByGroup,
     Tally,
-    sum_slots,
     weigh_groups,
     weigh_slots,
 )
@@ -219,30 +218,14 @@ class BucketCounter:
     ) -> None:
         """Count the buckets that are alike."""
         records, values = self.groupings
-        tally, margins = totals.tally, totals.margins
         for size, in_records, in_values, of_records, of_values in slots.runs(
             lambda size: self._n_lines(0, size) * self._n_lines(1, size), *masks, *groups
         ):
-            sides = [
-                (sum_slots(mask), None if group is None else GroupCounts.of(group, grouping.n))
-                for mask, group, grouping in (
-                    (in_records, of_records, records), (in_values, of_values, values)
-                )
-            ]  # fmt: skip
-            for margin, (n, counts) in zip((margins.records, margins.values), sides, strict=True):
-                margin.add_counts(size, n if counts is None else counts)
-            (q, own), (s, beside) = sides
-            if own is None and beside is None:
-                tally.add(size, tally.number(0, q, s, size))
-            elif beside is None and own is not None:
-                tally.add(size, tally.number(own.group, own.n, s, size), own.is_first)
-            elif own is None and beside is not None:
-                numbers = tally.number(beside.group, q, beside.n, size)
-                tally.add(size, numbers, beside.is_first)
-            elif own is not None and beside is not None:
-                pair = own.group.astype(np.int64)[:, None] * tally.n_groups[1] + beside.group
-                numbers = tally.number(pair, own.n[:, None], beside.n, size)
-                tally.add(size, numbers, own.is_first[:, None] & beside.is_first)
+            own = GroupCounts.of_side(in_records, of_records, records.n)
+            beside = GroupCounts.of_side(in_values, of_values, values.n)
+            totals.margins.records.add_counts(size, own)
+            totals.margins.values.add_counts(size, beside)
+            totals.tally.add(size, own, beside)
 
     def _sum(
         self,
@@ -290,12 +273,14 @@ class BucketCounter:
     ) -> None:
         group, is_first, weighed = own
         i, j, bucket = np.nonzero(is_first[:, None] & beside.is_first)
-        pair = (
-            group[i, bucket].astype(np.int64) * n_of[0]
-            + beside.group[j, bucket].astype(np.int64) * n_of[1]
+        # One number is looked up faster than two.
+        at, at_other = (line * is_first.shape[1] + bucket for line in (i, j))
+        own_group, other_group, n = (
+            part.ravel().take(places).astype(np.int64)
+            for part, places in ((group, at), (beside.group, at_other), (beside.n, at_other))
         )
-        lines = Weighed(*(part[i, bucket] for part in weighed))
-        sums.add(pair, *weigh_draws(size, lines, beside.n[j, bucket]))
+        lines = Weighed(*(part.ravel().take(at) for part in weighed))
+        sums.add(own_group * n_of[0] + other_group * n_of[1], *weigh_draws(size, lines, n))
 
     def _add_pairs(self, plan: Plan, totals: BucketTotals, slots: Slots) -> None:
         """Count, or sum, the pairs of a record and a value that match."""

@@ -218,9 +218,12 @@ class StoredWeights:
     def weights(self) -> RecordWeights | None:
         """Add up the published weights of some values; None where these are not sound."""
         n_groups, n_records = self._n_groups, self._group.size
-        n, x = self._by_group(None)
         of_values, x_of_values = (np.zeros((n_groups, self._needed.size)) for _ in range(2))
         masks = self._masks() if n_groups <= _FEW and self._x is None else None
+        if masks is None:
+            n, x = self._by_group(None)
+        else:
+            n, x = np.array([float(mask.bit_count()) for mask in masks]), np.zeros(n_groups)
         needed = np.flatnonzero(self._needed).tolist()
         codes, n_read = self._store.tables, 0
         for row in read_weights(self._stream, self._tables, codes, self._attribute, needed):

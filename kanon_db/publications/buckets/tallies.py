@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
@@ -194,31 +194,25 @@ class Margin:
         return both
 
     def add(
-        self, size: int, group: AnyIntArray | int, count: AnyIntArray | FloatArray,
+        self, size: int, group: AnyIntArray, count: AnyIntArray | FloatArray,
         x: FloatArray | None = None, squares: FloatArray | None = None,
     ) -> None:  # fmt: skip
         """Add buckets by how many of a group they have, and what these weigh."""
-        n = count.ravel().astype(np.float64)
+        n = count.astype(np.float64)
         parts = [n, n * n / size]
         if x is not None and squares is not None:
-            x = x.ravel()
-            parts += [x, squares.ravel(), n * x / size, x * x / size]
-        groups = np.broadcast_to(group, count.shape).ravel()
-        n_groups = self.sums.shape[1]
-        self.sums += np.stack([np.bincount(groups, part, n_groups) for part in parts])
+            parts += [x, squares, n * x / size, x * x / size]
+        self.sums += _sum_places(group, parts, self.sums.shape[1])
 
-    def add_counts(self, size: int, counts: GroupCounts | AnyIntArray) -> None:
-        """Add buckets by how many slots of each group they have, or of the only one."""
+    def add_counts(self, size: int, counts: GroupCounts) -> None:
+        """Add buckets by how many slots of each group they have."""
         n_groups = self.sums.shape[1]
-        if isinstance(counts, GroupCounts):
-            if n_groups * (size + 1) > _MOST_DENSE:
-                self.add(size, counts.group[counts.is_first], counts.n[counts.is_first])
-                return
-            kind = np.min_scalar_type((n_groups + 1) * (size + 1))
-            numbers = counts.group.astype(kind) * kind.type(size + 1)
-            numbers += np.where(counts.is_first, counts.n, counts.n.dtype.type(0))
-        else:
-            numbers = counts
+        if n_groups * (size + 1) > _MOST_DENSE:
+            is_first = counts.is_first
+            self.add(size, counts.group[is_first], counts.n[is_first])
+            return
+        kind = np.min_scalar_type((n_groups + 1) * (size + 1))
+        numbers = counts.group.astype(kind) * kind.type(size + 1) + counts.n
         n = np.arange(size + 1)
         times = np.bincount(numbers.ravel(), minlength=n_groups * n.size)[: n_groups * n.size]
         times = times.reshape(n_groups, n.size)
@@ -275,27 +269,24 @@ class Tally:
         self._dense: dict[int, IntArray] = {}
         self._sparse: dict[int, tuple[IntArray, IntArray]] = {}
 
-    def number(
-        self, pair: AnyIntArray | int, q: AnyIntArray, s: AnyIntArray, size: int
-    ) -> AnyIntArray:
-        """Give buckets a number by a pair of groups, and by what they have of it."""
-        # In the fewest bytes, since these are calculated for each slot
-        limit = self._n_numbers(size)
-        kind = np.min_scalar_type(limit) if limit < 1 << 32 else np.dtype(np.int64)
-        width = kind.type(size + 1)
-        number = np.asarray(pair).astype(kind) * width + q.astype(kind)
-        return np.asarray(number * width + s.astype(kind))
-
-    def add(self, size: int, numbers: AnyIntArray, is_counted: BoolArray | None = None) -> None:
-        """Add buckets by their numbers, or those of them that are counted."""
-        own = self._places(size)
+    def add(self, size: int, records: GroupCounts, values: GroupCounts) -> None:
+        """Add each pair of a group of records and one of values that a bucket has."""
+        # In the fewest bytes, since numbers are calculated for each slot. What is counted 0 times
+        # adds nothing to any group.
+        own, limit, n_values = self._places(size), self._n_numbers(size), self.n_groups[1]
+        kind = np.min_scalar_type(4 * limit) if limit < 1 << 30 else np.dtype(np.int64)
+        of_records, of_values = (
+            side.group.astype(kind) * kind.type(step) + side.n.astype(kind) * kind.type(unit)
+            for side, step, unit in (
+                (records, n_values * (size + 1) ** 2, size + 1), (values, (size + 1) ** 2, 1)
+            )
+        )  # fmt: skip
+        numbers = of_records[:, np.newaxis] + of_values
         if own is None:
-            chosen = numbers if is_counted is None else numbers[is_counted]
-            self._merge(size, *np.unique(chosen, return_counts=True))
-            return
-        if is_counted is not None:  # A place for the others is faster than leaving them out.
-            numbers = np.where(is_counted, numbers, numbers.dtype.type(own.size))
-        own += np.bincount(numbers.ravel(), minlength=own.size + 1)[: own.size]
+            both = records.is_first[:, np.newaxis] & values.is_first
+            self._merge(size, *np.unique(numbers[both], return_counts=True))
+        else:
+            own += np.bincount(numbers.ravel(), minlength=own.size)[: own.size]
 
     def __add__(self, other: Tally) -> Tally:
         """Add the tally of other buckets."""
@@ -385,8 +376,12 @@ class GroupCounts(NamedTuple):
     """The groups of each bucket; arrays of shape (n_lines, n_buckets)."""
 
     group: AnyIntArray
-    n: AnyIntArray  # how many slots of the group the bucket has
-    is_first: BoolArray  # once for each group that a bucket has
+    n: AnyIntArray  # how many slots of the group the bucket has: in one line, in others 0
+
+    @property
+    def is_first(self) -> BoolArray:
+        """Once for each group that a bucket has."""
+        return self.n > 0
 
     @classmethod
     def of(cls, group: AnyIntArray, n_groups: int) -> Self:
@@ -395,14 +390,15 @@ class GroupCounts(NamedTuple):
         if n_groups < size:  # a line for each group
             n = np.stack([sum_slots(group == one) for one in range(n_groups)])
             groups = np.arange(n_groups, dtype=group.dtype)[:, np.newaxis]
-            return cls(np.broadcast_to(groups, n.shape), n, n > 0)
+            return cls(np.broadcast_to(groups, n.shape), n)
         ordered = sort_slots(group)
         goes_on = np.zeros((size, n_buckets), np.bool_)
         np.equal(ordered[1:], ordered[:-1], out=goes_on[1:])
         n = np.ones((size, n_buckets), count_type(size))
         for i in reversed(range(size - 1)):  # up to where the next group begins
             n[i] += n[i + 1] * goes_on[i + 1]
-        return cls(ordered, n, ~goes_on & (ordered < n_groups))
+        n *= ~goes_on & (ordered < n_groups)
+        return cls(ordered, n)
 
     @classmethod
     def of_side(cls, mask: AnyIntArray, group: AnyIntArray | None, n_groups: int) -> Self:
@@ -410,7 +406,7 @@ class GroupCounts(NamedTuple):
         if group is not None:
             return cls.of(group, n_groups)
         n = sum_slots(mask)[np.newaxis]
-        return cls(np.zeros(n.shape, np.int64), n, n > 0)
+        return cls(np.zeros(n.shape, np.uint8), n)
 
 
 def weigh_slots(x: FloatArray) -> Weighed:
@@ -469,20 +465,11 @@ class SumsByGroup:
         if not group.size:
             return
         none = np.zeros(group.size)
-        joined = [
-            np.concatenate(pair)
-            for pair in (
-                (self.group, group), (self.least, none if least is None else least),
-                (self.most, none if most is None else most),
-            )
-        ]  # fmt: skip
-        self.group, at = _find_places(joined[0])
-        n = self.group.size
-        every = np.concatenate([self.totals, parts], axis=1)
-        self.totals = np.stack([np.bincount(at, own, n) for own in every])
-        self.least, self.most = np.full(n, np.inf), np.full(n, -np.inf)
-        np.minimum.at(self.least, at, joined[1])
-        np.maximum.at(self.most, at, joined[2])
+        new = _place(group, parts, none if least is None else least, none if most is None else most)
+        known = self.group, self.totals, self.least, self.most
+        self.group, self.totals, self.least, self.most = _place(
+            *(np.concatenate(both, axis=-1) for both in zip(known, new, strict=True))
+        )
 
     def __add__(self, other: SumsByGroup) -> SumsByGroup:
         """Add the sums of other buckets."""
@@ -490,6 +477,26 @@ class SumsByGroup:
         for one in (self, other):
             both.add(one.group, one.totals, one.least, one.most)
         return both
+
+
+def _place(
+    group: AnyIntArray, parts: FloatArray, least: FloatArray, most: FloatArray
+) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+    """Add up what is of the same group, and find its extremes."""
+    groups, at = _find_places(group)
+    lowest, highest = np.full(groups.size, np.inf), np.full(groups.size, -np.inf)
+    np.minimum.at(lowest, at, least)
+    np.maximum.at(highest, at, most)
+    return groups, _sum_places(at, parts, groups.size), lowest, highest
+
+
+def _sum_places(
+    place: AnyIntArray, parts: Sequence[FloatArray] | FloatArray, n_places: int
+) -> FloatArray:
+    """Add up the parts of each place, shape (n_kinds, n_places)."""
+    if n_places == 1:
+        return np.array([[part.sum()] for part in parts])
+    return np.stack([np.bincount(place, part, n_places) for part in parts])
 
 
 def _find_places(numbers: NDArray[Any]) -> tuple[IntArray, IntArray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import combinations, product
 
 import numpy as np
@@ -19,6 +20,7 @@ from kanon_db.publications.buckets.tallies import (
     Margins,
     SumsByGroup,
     Tally,
+    count_draws,
     judge_pairs,
     sort_slots,
     sum_slots,
@@ -278,14 +280,37 @@ def test_tallies_of_chunks_are_added(chunks, n_groups):
     """Whether each number has a place of its own, or only those that occur."""
     whole, added = Tally(n_groups), Tally(n_groups)
     for chunk in chunks:
-        pair, q, s = np.array(chunk, dtype=np.int64).T
-        own = Tally(n_groups)
+        of_records, q, s = np.array(chunk, dtype=np.int64).T[:, np.newaxis]
+        own, of_values = Tally(n_groups), np.ones_like(s)
         for tally in (whole, own):
-            tally.add(3, tally.number(pair, q, s, 3))
+            tally.add(3, GroupCounts(of_records % 2, q), GroupCounts(of_values, s))
         added += own
     assert [[own.tolist() for own in line[1:]] for line in added.lines()] == [
         [own.tolist() for own in line[1:]] for line in whole.lines()
     ]
+
+
+@given(st.integers(1, 4), st.sampled_from([(1, 3), (3, 2), (5, 5), (400, 400)]), st.data())
+def test_pairs_of_groups_are_counted_bucket_by_bucket(size, n_groups, data):
+    """Slots in no group have the number after the last one."""
+    n_buckets, sides = data.draw(st.integers(1, 4)), []
+    for n in n_groups:
+        group = st.sampled_from([*range(min(n, 5)), n])
+        slots = data.draw(st.lists(group, min_size=size * n_buckets, max_size=size * n_buckets))
+        sides.append(np.array(slots, dtype=np.uint16).reshape(size, n_buckets))
+    tally, expected = Tally(n_groups), defaultdict(lambda: np.zeros(4))
+    tally.add(size, *(GroupCounts.of(side, n) for side, n in zip(sides, n_groups, strict=True)))
+    for records, values in zip(sides[0].T.tolist(), sides[1].T.tolist(), strict=True):
+        for g, h in product(set(records) - {n_groups[0]}, set(values) - {n_groups[1]}):
+            q, s = np.array([records.count(g)]), np.array([values.count(h)])
+            expected[g * n_groups[1] + h] += count_draws(q, s, size)[:, 0]
+    found = tally.groups()
+    pairs = {
+        number: sums
+        for number, *sums in zip(*(one.tolist() for one in found), strict=True)
+        if any(sums)
+    }
+    assert pairs == {number: pytest.approx(sums.tolist()) for number, sums in expected.items()}
 
 
 @given(counted_buckets(), st.booleans())
@@ -296,14 +321,14 @@ def test_tallies_equal_the_buckets_one_by_one(case, are_drawn_from_all):
     for number, ((size, records), (_, values)) in enumerate(
         zip(*(_slots(classes, side) for side in sides), strict=True)
     ):
-        q, s = sum_slots(records), sum_slots(values)
-        assert q.tolist() == records.astype(int).sum(axis=0).tolist()
+        assert sum_slots(records).tolist() == records.astype(int).sum(axis=0).tolist()
         tally, margins = parts[number % 2]
         margins.n_records += records.size
         margins.n_buckets += records.shape[1]
-        margins.records.add(size, 0, q)
-        margins.values.add(size, 0, s)
-        tally.add(size, tally.number(0, q, s, size))
+        own, beside = (GroupCounts.of_side(mask, None, 1) for mask in (records, values))
+        margins.records.add_counts(size, own)
+        margins.values.add_counts(size, beside)
+        tally.add(size, own, beside)
     groups = (parts[0][0] + parts[1][0]).groups()
     of_pairs = (parts[0][1] + parts[1][1]).of_pairs(groups.number)
     hidden = of_pairs.hide(0.1, groups.estimate if are_drawn_from_all else None)
@@ -386,7 +411,7 @@ def test_margins_of_groups_follow_from_their_counts(size, n_groups, data):
             expected[:, g] += n, n * n / size
     np.testing.assert_allclose(found.sums, expected, rtol=1e-12)
     alone, mask = Margin(1), group == 0
-    alone.add_counts(size, sum_slots(mask))
+    alone.add_counts(size, GroupCounts.of_side(mask.astype(np.uint8), None, 1))
     n = mask.sum(axis=0)
     assert alone.sums[:, 0] == pytest.approx([n.sum(), (n * n / size).sum()])
 
