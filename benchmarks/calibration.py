@@ -24,7 +24,10 @@ from benchmarks.harness import REST, private_server, table
 from kanon_db.algorithms.ground.arrays import FloatArray
 
 SEED: Final = 11
-ASKED: Final = {"COUNT": 40, "SUM, AVG": 30, "groups": 12}
+OF_ANOTHER: Final = "SUM, AVG where another"
+"""Sums and averages of a sensitive attribute under a condition on another one."""
+
+ASKED: Final = {"COUNT": 40, "SUM, AVG": 30, "groups": 12, OF_ANOTHER: 30}
 MOST_GROUPS: Final = 5
 """Groups of one answer that are looked at, drawn from those whose bounds differ."""
 
@@ -147,7 +150,9 @@ def _matrix(judgements: Judgements, names: Sequence[str]) -> Iterator[str]:
         rows = []
         for published in PUBLISHED:
             cells = [judgements.get((published, asked, name)) for name in names]
-            rows.append([published, *("" if cell is None else cell.brief() for cell in cells)])
+            briefs = ["" if cell is None else cell.brief() for cell in cells]
+            if any(briefs):
+                rows.append([published, *briefs])
         yield table([asked, *names], rows)
 
 
@@ -229,16 +234,33 @@ class _Asker:
             paper.execute("SET kanon.estimator = 'paper'")
             for asked, times in ASKED.items():
                 answers = []
-                for _ in range(times if self._summed or asked != "SUM, AVG" else 0):
+                for _ in range(times if self._can_ask(asked) else 0):
                     of, select, where, group = self._question(asked)
                     answers += self._answers(default, paper, of, (select, where, group))
                 yield asked, answers
+
+    def _can_ask(self, asked: str) -> bool:
+        if asked == OF_ANOTHER:
+            return len(self._sensitive) > 1 and bool(self._sensitive_numbers)
+        return bool(self._summed) or asked != "SUM, AVG"
+
+    @property
+    def _sensitive_numbers(self) -> list[str]:
+        return [
+            name for name in self._sensitive if pd.api.types.is_numeric_dtype(self._frame[name])
+        ]
 
     def _question(self, asked: str) -> tuple[str, str, str, str]:
         if asked == "SUM, AVG":
             column = str(self._random.choice(self._summed))
             function = "SUM" if self._random.random() < 0.5 else "AVG"
             condition = self._condition(column in self._sensitive)
+            return f"{function} {column}", f'{function}("{column}")', condition, ""
+        if asked == OF_ANOTHER:
+            column = str(self._random.choice(self._sensitive_numbers))
+            function = "SUM" if self._random.random() < 0.5 else "AVG"
+            other = next(name for name in self._sensitive if name != column)
+            condition = f"{self._condition(True)} AND {self._part(other)}"
             return f"{function} {column}", f'{function}("{column}")', condition, ""
         if asked == "groups":
             numbers = self._frame[self._known].nunique()

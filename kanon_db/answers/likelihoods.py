@@ -224,19 +224,12 @@ def compares_ranges(leaf: ex.Expression, cells: Mapping[str, CellDescription]) -
     return one == other
 
 
-def together(cells: Iterable[CellDescription]) -> float:
-    """Return which part of the records' standard deviations adds up."""
-    vague = [cell for cell in cells if is_vague(cell)]
-    if any(cell.mark is not None for cell in vague):
-        return SUPPRESSED
-    return TOGETHER
-
-
 def least_unknown(names: Collection[str], layout: CellLayout) -> float:
     """Return the least share u of records, of a question that mentions some columns."""
     cells = [layout.cells[name] for name in names]
-    is_joint = any(map(is_vague, cells)) and not all(map(is_vague, cells))
-    return DEPENDENT if is_joint else 0.0
+    if not any(map(is_vague, cells)) or all(map(is_vague, cells)):
+        return 0.0
+    return DEPENDENT if all(cell.mark is None for cell in cells) else HIDDEN_DEPENDENT
 
 
 def names_of(request: Request) -> set[str]:
@@ -298,16 +291,16 @@ def apart_from_required(
 TOGETHER: Final = 0.5
 """Which part of the records' standard deviations adds up, of those whose values are not known."""
 
-SUPPRESSED: Final = 0.2
-"""The same, where cells are suppressed."""
-
 DEPENDENT: Final = 0.2
 """The least share of records of which nothing is known, where a question has columns whose values
 are published, too: the others may depend on these, in the same direction in all cells."""
 
-MOSTLY_SUPPRESSED: Final = 0.3
-"""Which part of half the distance between the bounds is added as an error, where more than half of
-a column's cells are suppressed."""
+HIDDEN_DEPENDENT: Final = 0.3
+"""The same, where cells are suppressed: these may depend on it more, as nothing bounds them."""
+
+LEAST_DOUBT: Final = 0.1
+"""The share of the records with a suppressed cell of which nothing is known, where each value of
+the column is kept very often."""
 
 
 def error_of_count(
@@ -315,12 +308,9 @@ def error_of_count(
     together: float,
     away: float,  # From learned shares to even ones
     widest: float,  # Half the distance between the bounds
-    *,
-    is_unknown: bool,  # Whether more than half of a column's cells are suppressed
 ) -> float:
     """Return the standard error of a count of rows, at most `widest`."""
     # An error of 0 says that an answer is exact: if only the bounds differ, nothing is known.
     if independent + together**2 <= 0:
         return widest
-    spread = MOSTLY_SUPPRESSED * widest if is_unknown else 0.0
-    return min(math.hypot(math.sqrt(independent), together, away, spread), widest)
+    return min(math.hypot(math.sqrt(independent), together, away), widest)

@@ -13,6 +13,7 @@ from kanon_db.answers._distribution import derive_answers, is_derived
 from kanon_db.answers.buckets.bucket_evidence import answer_in_buckets
 from kanon_db.answers.likelihoods import (
     MOST_GROUPED,
+    TOGETHER,
     error_of_count,
     find_grouped_ranges,
 )
@@ -128,7 +129,6 @@ class Totals:
         is_average: bool,
     ) -> None:
         pieces = types.pieces
-        self._together = pieces.together
         self._is_unknown = is_unknown(types.read, pieces.marked)
         self._has_keys, self._is_summed = bool(pieces.keys), pieces.summed is not None
         self._is_sure = pieces.unit.condition is None and not pieces.keys
@@ -270,7 +270,7 @@ class Totals:
         """Return the standard error of a sum, at most `widest`."""
         # An error of 0 says that an answer is exact: if only the bounds differ, nothing is known.
         s = self._sums
-        added, away = self._together * float(s.deviations[group]), float(s.away[group])
+        added, away = TOGETHER * float(s.deviations[group]), float(s.away[group])
         error = math.sqrt(float(s.squares[group]) + added**2)
         return min(math.hypot(error, away) if error else widest, widest)
 
@@ -279,10 +279,9 @@ class Totals:
         sure, possible = round(float(s.sure[group])), round(float(s.possible[group]))
         error = error_of_count(
             float(s.squares[group]),
-            self._together * float(s.deviations[group]),
+            TOGETHER * float(s.deviations[group]),
             float(s.away[group]),
             (possible - sure) / 2,
-            is_unknown=self._is_unknown,
         )
         return Estimated(float(s.m[group]), error, sure, possible)
 

@@ -33,13 +33,13 @@ from kanon_db.answers._bucket_statement import (
 from kanon_db.answers._statement_nodes import FromClause, Node, WeightedAggregates
 from kanon_db.answers.buckets.bucket_evidence import BucketEvidence, MostOfValues
 from kanon_db.answers.likelihoods import (
+    LEAST_DOUBT,
     MOST_GROUPED,
     MOST_VALUES,
-    MOSTLY_SUPPRESSED,
+    TOGETHER,
     arrange,
     find_summed_column,
     least_unknown,
-    together,
 )
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.query import expressions as ex
@@ -169,7 +169,9 @@ class _SpreadCells:
         if cell.mark is None:
             return cls(value, share, evenly, number, unknown, is_whole, open_, joins, lists)
         kept = nodes.unique(f"{name}_kept", taken)
-        lists.append((kept, _values_of_kept(layout, cell, lists)))
+        lists.append((kept, _values_of_kept(layout, cell, lists, also_evenly)))
+        if cell.kind == "value":
+            unknown = nodes.ZERO
         hidden = _is_hidden(layout, cell, alias)
         joins.append(exp.Join(this=exp.to_table(kept), side="LEFT", on=hidden))
 
@@ -180,8 +182,13 @@ class _SpreadCells:
 
         value, share, evenly, number = (
             choose(part, own)
-            for part, own in (("value", value), ("share", share), ("share", evenly), ("n", number))
-        )
+            for part, own in (
+                ("value", value), ("share", share), ("evenly" if also_evenly else "share", evenly),
+                ("n", number),
+            )
+        )  # fmt: skip
+        if also_evenly:
+            unknown = choose("unknown", unknown)
         open_.append(hidden)
         return cls(value, share, evenly, number, unknown, is_whole, open_, joins, lists)
 
@@ -336,9 +343,10 @@ def _element(cell: CellDescription, text: Node) -> Node:
 
 
 def _values_of_kept(
-    layout: CellLayout, cell: CellDescription, lists: Sequence[tuple[str, Node]]
+    layout: CellLayout, cell: CellDescription, lists: Sequence[tuple[str, Node]], also_evenly: bool
 ) -> Node:
     """List the values of the cells that are kept, with their shares in those that are not."""
+    # `also_evenly`: with what errors follow from, too, as `doubt_hidden` says it.
     value = nodes.column(cell.column.name, "r")
     number: Node = exp.Count(this=exp.Star())
     statement = exp.Select().from_(nodes.relation(layout.view.view, "r"))
@@ -347,6 +355,12 @@ def _values_of_kept(
         own = exp.EQ(this=nodes.column("cell", cells), expression=value)
         statement = statement.join(exp.Join(this=exp.to_table(cells), on=own))
         value, number = nodes.column("value", cells), exp.Sum(this=nodes.column("share", cells))
+    errors: list[tuple[Node, str]] = []
+    if also_evenly:
+        one, n_values = nodes.double(1), exp.Window(this=exp.Count(this=exp.Star()))
+        rare = nodes.least(nodes.divide(nodes.double(layout.k), number.copy()), one)
+        doubt = nodes.number(repr(LEAST_DOUBT)) + exp.Window(this=exp.Avg(this=rare))
+        errors += [(nodes.divide(one, n_values), "evenly"), (nodes.least(doubt, one), "unknown")]
     if layout.rarity != 1:
         number = nodes.call("POWER", number, nodes.number(str(layout.rarity)))
     total = exp.Window(this=exp.Sum(this=number.copy()))
@@ -355,6 +369,7 @@ def _values_of_kept(
         statement.select(
             exp.Alias(this=value, alias=nodes.identifier("value")),
             exp.Alias(this=share, alias=nodes.identifier("share")),
+            *(exp.alias_(own, name) for own, name in errors),
         )
         .where(exp.Not(this=_is_hidden(layout, cell, "r")))
         .group_by(value.copy())
@@ -626,15 +641,11 @@ class _RowStatement:
             squares = squares + number * variance
             deviations = deviations + number * exp.Sqrt(this=variance)
             upper = upper + number
-        cells = [self.layout.cells[name] for name in self.spread]
-        added = nodes.number(repr(together(cells))) * nodes.enclose(deviations)
+        added = nodes.number(repr(TOGETHER)) * nodes.enclose(deviations)
         widest = nodes.divide(upper - lower, exp.Literal.number("2.0"))
         two = exp.Literal.number(2)
         likely = exp.Nullif(this=squares + nodes.call("POWER", added, two), expression=nodes.ZERO)
         variance = likely + nodes.call("POWER", nodes.column("away"), two)
-        if any(self._is_mostly_hidden(cell) for cell in cells):
-            part = exp.Literal.number(repr(MOSTLY_SUPPRESSED))
-            variance += nodes.call("POWER", part * nodes.enclose(widest), two)
         error: Node = exp.Coalesce(this=exp.Sqrt(this=variance), expressions=[widest])
         error = nodes.least(error, widest)
         columns = [
@@ -643,17 +654,6 @@ class _RowStatement:
             (nodes.cast(upper, "bigint"), "upper_bound"),
         ]  # fmt: skip
         return nodes.select(*columns).from_("totals")
-
-    def _is_mostly_hidden(self, cell: CellDescription) -> bool:
-        """Whether more than half of a column's cells are suppressed: nothing is known of it."""
-        if cell.mark is None:
-            return False
-        hidden = f"substr(c.{self.layout.view.pattern}, {cell.mark}, 1) = '*'"
-        (row,) = self.opened.fetch(
-            f"SELECT 2 * count(*) FILTER (WHERE {hidden}) > count(*) AS is_mostly"
-            f" FROM {self.layout.view.view} AS c"
-        )
-        return bool(row["is_mostly"])
 
 
 def _bucket_statement(opened: OpenQuery, layout: BucketLayout) -> Node | None:

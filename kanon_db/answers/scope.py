@@ -689,7 +689,8 @@ def cell_layout(session: Session, schema: str, publication: Publication) -> Cell
     cells |= {name: published.cell(types[name], "value", None) for name in described["others"]}
     left_out = publication.left_out
     n_rows = publication.records - left_out
-    return CellLayout(view, cells, left_out, n_rows, is_paper=estimator == "paper")
+    k = int(publication.parameters.get("k", 1))
+    return CellLayout(view, cells, left_out, n_rows, is_paper=estimator == "paper", k=k)
 
 
 _LAYOUTS: Final[Mapping[str, Callable[[Session, str, Publication], BucketLayout | CellLayout]]] = {

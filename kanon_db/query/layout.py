@@ -295,6 +295,7 @@ class CellLayout(NamedTuple):
     # Whether the paper's estimator is asked for: suppressed cells have each value as often as kept
     # cells have it
     is_paper: bool = False
+    k: int = 1  # The least number of rows that share the values they keep
 
     @property
     def rarity(self) -> float:

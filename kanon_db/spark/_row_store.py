@@ -27,6 +27,7 @@ from kanon_db.answers.rows.cell_columns import (
     RangeEnds,
     SetColumn,
     ValueColumn,
+    doubt_hidden,
 )
 from kanon_db.answers.rows.cell_evidence import CellEvidence, KnownTypes, TriedColumn
 from kanon_db.answers.rows.pieces import Pieces
@@ -93,7 +94,8 @@ def cell_layout(session: TableSession, publication: Publication, *, is_paper: bo
     }
     left_out = publication.left_out
     n_rows = publication.records - left_out
-    return CellLayout(view, cells, left_out, n_rows, is_paper=is_paper)
+    k = int(publication.parameters.get("k", 1))
+    return CellLayout(view, cells, left_out, n_rows, is_paper=is_paper, k=k)
 
 
 def _describe_column(name: str, written: Mapping[str, Any], type_: Any) -> ColumnType:
@@ -365,8 +367,9 @@ class _CellReader:
             marks = np.asarray(self._table[f"hidden{place}"].to_numpy(), dtype=np.int64)
         _, first, of_row = np.unique(codes * 2 + marks, return_index=True, return_inverse=True)
         of_row, n = of_row.astype(np.int64), first.size
-        none = np.zeros(n, dtype=np.bool_)
-        cells = Cells(self._count(of_row, n), np.ones(n), marks[first] == 1, none, none)
+        none, hidden = np.zeros(n, dtype=np.bool_), marks[first] == 1
+        records = self._count(of_row, n)
+        cells = Cells(records, doubt_hidden(hidden, records, self._layout.k), hidden, none, none)
         column = ValueColumn(name, cells, ColumnValues(_of_spark, n), self._layout.rarity)
         return CountedColumn(column, [], values.take(codes[first])), of_row
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.recoding.generalized_cells import Axis, fill_hidden
-from kanon_db.answers.likelihoods import MOST_VALUES
+from kanon_db.answers.likelihoods import LEAST_DOUBT, MOST_VALUES
 from kanon_db.answers.tries import FALSE, TRUE, AxisCut, Combinations, Domain, Tries, Truth
 from kanon_db.query import expressions as ex
 from kanon_db.query.layout import CellDescription
@@ -172,7 +172,7 @@ class Listed:
             self, cell=cell[order],
             value=joined(self.value, np.tile(value, cells.size)),
             w=joined(self.w, np.tile(w, cells.size)),
-            own_evenly=joined(self.evenly, np.tile(w, cells.size)),
+            own_evenly=joined(self.evenly, np.full(none.size, 1 / max(n, 1))),
             is_open=joined(self.is_open, np.ones(none.size, dtype=np.bool_)),
             least=joined(self.least, none), most=joined(self.most, none),
         )  # fmt: skip
@@ -274,8 +274,21 @@ def _hide(truths: Truths, cells: Cells, rarity: float) -> Truths:
         true, false,
         truths.surely & ~hidden, truths.possibly | hidden,
         truths.surely_false & ~hidden, truths.possibly_false | hidden,
-        np.where(hidden, true, truths.evenly), np.where(hidden, false, truths.evenly_false),
+        *(
+            fill_hidden(likely, hidden, cells.n, 0.0)
+            for likely in (truths.evenly, truths.evenly_false)
+        ),
     )  # fmt: skip
+
+
+def doubt_hidden(hidden: Flags, records: FloatArray, k: int) -> FloatArray:
+    """Return the share u of each suppressed cell's records of which nothing is known; 0 of others.
+
+    The less often values are kept, the more others may have been suppressed wherever they occur.
+    """
+    n = records[~hidden & (records > 0)]
+    rare = float(np.minimum(k / n, 1).mean()) if n.size else 1.0
+    return np.where(hidden, min(LEAST_DOUBT + rare, 1), 0.0)
 
 
 def kept_values(listed: Listed, cells: Cells, rarity: float) -> tuple[IntArray, FloatArray]:

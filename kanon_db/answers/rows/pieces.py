@@ -15,7 +15,6 @@ from kanon_db.answers.likelihoods import (
     least_unknown,
     most_listed,
     names_of,
-    together,
 )
 from kanon_db.query import expressions as ex
 from kanon_db.query.layout import CellLayout, condition_of, is_vague
@@ -72,8 +71,7 @@ class Pieces:
     unit: Unit
     keys: list[tuple[ex.Expression, tuple[int, ...]]]  # The columns of each group key
     summed: Summed | None
-    together: float  # See `kanon_db.answers.likelihoods`, and for this:
-    least_unknown: float
+    least_unknown: float  # See `kanon_db.answers.likelihoods`
     most_listed: Mapping[int, int]  # How many values of each wide range are listed
     # Of ranges that are grouped by, what is asked of their values, if it is asked of each column
     # alone: runs of values that it does not tell apart are listed as one
@@ -143,7 +141,6 @@ class _Divider:
             unit=unit,
             keys=[(key, self._mentioned(key)) for key in self._keys],
             summed=None if self._weighed is None else self._weigh(self._weighed),
-            together=together(cells.values()),
             least_unknown=least_unknown(self._names, self._layout),
             most_listed=self._most,
             of_runs={} if is_failing else self._find_runs(unit),

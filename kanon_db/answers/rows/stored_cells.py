@@ -18,6 +18,7 @@ from kanon_db.answers.rows.cell_columns import (
     RangeEnds,
     SetColumn,
     ValueColumn,
+    doubt_hidden,
 )
 from kanon_db.answers.tries import ColumnValues, Domain, Fetcher
 from kanon_db.catalog.entries import Publication, changed
@@ -127,7 +128,7 @@ class StoredCells:
     def _values(self, name: str) -> KnownCells:
         column = self.store.columns[name]
         codes = self._codes(name)
-        known = np.zeros(codes.size)
+        known = np.ones(codes.size)
 
         def write(constants: Constants) -> str:
             return f"SELECT c.number AS i, c.cell AS v FROM ({self.cells(name, constants)}) AS c"
@@ -222,8 +223,9 @@ class StoredCells:
 
     def _cells(self, name: str, hidden: Flags, known: Any) -> Cells:
         none, n = np.zeros(hidden.size, dtype=np.bool_), np.ones(hidden.size)
-        u = 1 - known.astype(np.float64)
-        return Cells(self.counts.get(name, n), u, hidden, none, none)
+        n, u = self.counts.get(name, n), 1 - known.astype(np.float64)
+        u = np.where(hidden, doubt_hidden(hidden, n, self.layout.k), u)
+        return Cells(n, u, hidden, none, none)
 
     def _axis(self, name: str, constants: Constants, place: int) -> str:
         cell = self.layout.cells[name]

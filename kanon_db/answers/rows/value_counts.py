@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 
 from kanon_db.algorithms.recoding.generalized_cells import fill_hidden
-from kanon_db.answers.likelihoods import error_of_count
+from kanon_db.answers.likelihoods import TOGETHER, error_of_count
 from kanon_db.answers.rows.cell_columns import Cells, Truths
 from kanon_db.answers.rows.cell_evidence import (
     CellValues,
@@ -19,7 +19,6 @@ from kanon_db.answers.rows.cell_evidence import (
     KnownTypes,
     ListedShares,
     SharesBelow,
-    is_unknown,
 )
 from kanon_db.answers.rows.coded_rows import (
     CellSums,
@@ -142,7 +141,7 @@ class ValueCounts:
                 is_range = split.is_plain and cell.kind == "range" and cell.mark is None
                 listed = None if is_range else min(max(n_listed, _FEWEST_LISTED), _MOST_OF_A_CELL)
                 values = types.column(name).values(operand, split.on_column, listed)
-                shares = _ColumnShares(values, types, types.read.cells.get(place), layout.rarity)
+                shares = _ColumnShares(values, types.read.cells.get(place), layout.rarity)
             yield cls(shares, sums, opened)
 
     @classmethod
@@ -155,7 +154,7 @@ class ValueCounts:
 
         def counted(types: KnownTypes) -> ValueCounts:
             sums, values = _spread(opened, types, only_ends=_is_range(layout, aggregate))
-            return cls(_ColumnShares(values, types, None, layout.rarity), sums, opened)
+            return cls(_ColumnShares(values, None, layout.rarity), sums, opened)
 
         return from_types(opened, request, layout, counted, lists_values=True)
 
@@ -163,27 +162,21 @@ class ValueCounts:
 class _ColumnShares:
     """What the cells of a column tell of values, for all groups."""
 
-    def __init__(
-        self, values: CellValues, types: KnownTypes, cells: Cells | None, rarity: float
-    ) -> None:
+    def __init__(self, values: CellValues, cells: Cells | None, rarity: float) -> None:
         # `cells`: those of the column, if some may be suppressed; `rarity`: see
         # :class:`~kanon_db.query.layout.CellLayout`.
         self.places, truths, hidden = values.places, values.truths, values.hidden
-        self.together = types.pieces.together
-        self.is_unknown = is_unknown(types.read, types.pieces.marked)
         self.surely, self.possibly = truths.surely & ~hidden, truths.possibly | hidden
         # The boundaries that have the least, and the greatest, value of each cell below them
         self.least, self.most = self._reach(values.least), self._reach(values.most)
         self.every, self.below = truths.true, values.below
         self.every_evenly, self.below_evenly = truths.evenly, values.below_evenly
         if cells is not None and hidden.any():
-            self.every, self.every_evenly = (
-                fill_hidden(own, hidden, cells.n, rarity) for own in (self.every, self.every_evenly)
-            )
-            self.below, self.below_evenly = (
-                FilledShares.of_column(own, hidden, cells.n, rarity)
-                for own in (self.below, self.below_evenly)
-            )
+            n, evenly = cells.n, 0.0
+            self.every = fill_hidden(self.every, hidden, n, rarity)
+            self.every_evenly = fill_hidden(self.every_evenly, hidden, n, evenly)
+            self.below = FilledShares.of_column(self.below, hidden, n, rarity)
+            self.below_evenly = FilledShares.of_column(self.below_evenly, hidden, n, evenly)
 
     def _reach(self, ends: FloatArray) -> IntArray:
         """Return the boundary that has each end below it; one beyond all for infinite ones."""
@@ -250,10 +243,9 @@ class GroupOfCells:
         variance = np.clip(p * (1 - p), 0, None)
         error = error_of_count(
             float(n @ variance),
-            float(n * self._unknown @ np.sqrt(variance)) * of_column.together,
+            float(n * self._unknown @ np.sqrt(variance)) * TOGETHER,
             away,
             (upper - lower) / 2,
-            is_unknown=of_column.is_unknown,
         )
         estimate = self.expect(boundary, is_above=is_above)
         return Estimated(estimate, error, round(lower), round(upper))
