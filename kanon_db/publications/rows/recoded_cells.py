@@ -109,15 +109,14 @@ def bin_of(column: ColumnType, described: Mapping[str, Any], value: str) -> tupl
     >>> high
     'CASE WHEN v >= $1::text::integer::numeric THEN NULL ELSE v END'
     """
-    bound = {key: f"${i}::text" for i, key in enumerate(_bound(described), start=1)}
-    bound |= {
-        key: element_of(column, f"{text}::{column.type_name}")
-        for key, text in bound.items()
-        if key != "round"
-    }
+    bound = {
+        key: f"${i}::text::numeric" if key == "round"
+        else element_of(column, f"${i}::text::{column.type_name}")
+        for i, key in enumerate(_bound(described), start=1)
+    }  # fmt: skip
     low, high = value, value
     if "round" in described:
-        low, high = _rounded(column, described["round"], value, f"{bound.get('round')}::numeric")
+        low, high = _rounded(column, described["round"], value, bound.get("round", ""))
         low = f"greatest({low}, {bound['bottom']})" if "bottom" in bound else low
         high = f"least({high}, {bound['top']})" if "top" in bound else high
     whens = [("", "")]

@@ -14,6 +14,7 @@ from kanon_db.algorithms.generalization.greedy_classes import greedy_search, ini
 from kanon_db.algorithms.generalization.mondrian import MedianCut, mondrian
 from kanon_db.algorithms.generalization.optimal_classes import optimal, split_carry
 from kanon_db.algorithms.generalization.postprocessing import refine, suppress
+from kanon_db.algorithms.ground import computation
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata, sort_order
@@ -190,9 +191,10 @@ def test_mondrian_in_threads_finds_the_same(
 
 def test_a_cancel_ends_the_threads_of_mondrian(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mondrian_module, "_FEWEST_IN_THREADS", 1)
+    monkeypatch.setattr(computation, "_POLL_SECONDS", 0)  # Within these, two threads may be done.
     n_before = threading.active_count()
     with pytest.raises(StoppedError):
-        mondrian(random_table(200_000, [50, 40]), 2, workers=2, pulse=Pulse(heartbeat=stop))
+        mondrian(random_table(200_000, [500, 400]), 2, workers=2, pulse=Pulse(heartbeat=stop))
     assert threading.active_count() == n_before
 
 
