@@ -264,6 +264,7 @@ def test_errors_of_statements(parties: Parties) -> None:
             session.fetch(statement)
 
 
+@pytest.mark.slow("publishes, verifies and attacks in every way")
 @pytest.mark.pitfall(10)
 def test_success(parties: Parties, publishers: Publishers) -> None:
     """What is published, verified, measured and attacked without error says no value, either."""

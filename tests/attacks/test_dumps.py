@@ -83,6 +83,7 @@ def test_an_analyst_dumps_what_an_analyst_reads(published: Parties) -> None:
     assert NAME not in written
 
 
+@pytest.mark.slow("publishes and attacks every kind, for its module")
 @pytest.mark.pitfall(19)
 @pytest.mark.parametrize("who", ["publisher", "admin"])
 def test_no_dump_has_the_secret_half(published: Parties, who: str) -> None:

@@ -212,6 +212,7 @@ def fields(connection: Connection, task: str) -> list[tuple[str, str]]:
     )
 
 
+@pytest.mark.slow("changes every field of every errand")
 @pytest.mark.pitfall(34)
 @pytest.mark.parametrize("task", long_but({"publish", "create table", "grant"}, TASKS))
 def test_34_every_field_of_every_errand(

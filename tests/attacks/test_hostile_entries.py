@@ -124,6 +124,7 @@ def asked_of(parties: Parties, name: str) -> dict[str, Callable[[], object]]:
     }
 
 
+@pytest.mark.slow("changes every figure of an entry")
 @pytest.mark.pitfall(67)
 @pytest.mark.parametrize("kind", LAYOUTS)
 def test_figures_of_an_entry_are_refused_or_harmless(parties: Parties, kind: str) -> None:

@@ -63,6 +63,7 @@ def request(**options: bool) -> FreeformRequest:
     return found
 
 
+@pytest.mark.slow("matches 150 random tables")
 @pytest.mark.pitfall(43)
 @pytest.mark.parametrize("symmetric", long_but([True], [True, False]))
 def test_known_matches_make_others_certain_in_a_graph(*, symmetric: bool) -> None:

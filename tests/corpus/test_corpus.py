@@ -198,6 +198,7 @@ def test_only_rewriting_imports_a_second_grammar(parties: Parties) -> None:
     assert [message for severity, message in told if severity == "INFO"] == ["", "", "sqlglot"]
 
 
+@pytest.mark.slow("plans every question of the corpus")
 @pytest.mark.pitfall(8, 12)
 def test_only_published_relations_and_lookups_are_read(parties: Parties) -> None:
     """The plan of each statement, run with the analyst's rights, names no other relation."""

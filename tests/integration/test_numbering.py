@@ -154,6 +154,7 @@ def test_what_is_too_much_at_once_is_counted_in_another_way(
         assert_same(asked(parties, query), rows)
 
 
+@pytest.mark.slow("publishes the columns of many values that its module asks")
 @pytest.mark.parametrize(
     ("module", "limit", "most"),
     [

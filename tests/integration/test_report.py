@@ -403,6 +403,7 @@ def test_names_are_no_formulas(parties: Parties, publisher: kanon_db.Kanon) -> N
     publisher.drop_publication("formulas")
 
 
+@pytest.mark.slow("publishes and reports several times")
 def test_risks_of_linking(parties: Parties, publisher: kanon_db.Kanon) -> None:
     """Prosecutor, journalist and marketer risk, counted by hand, with and without a population."""
     rows = [(20 + i // 4, f"ill {i % 5}") for i in range(12)]
