@@ -222,8 +222,8 @@ def check_relations(
     )
 
 
-_ROWS_AT_ONCE: Final = 1 << 23
-"""Rows that are made by one statement, so that what is bound stays small."""
+_ROWS_AT_ONCE: Final = 1 << 18
+"""Rows that are made by one statement, which keeps some copies of what is bound."""
 
 
 @dataclass(frozen=True)

@@ -173,16 +173,17 @@ def bit_positions(
     # order
     order: AnyIntArray,
     setting: BucketSetting,
-) -> tuple[CodeArray, AnyIntArray]:
-    """Return the bit that stands for each record, and the records by bucket.
+) -> tuple[CodeArray, CodeArray]:
+    """Return the bit that stands for each record, and the record that each bit stands for.
 
     Equal buckets' first records are one run of bits, then the second: one operation for all.
     """
     ranked = taken(bucket_numbers, order)
     by_bucket = taken(order, order_of(ranked, stable=True))
+    at_bits = in_slots(by_bucket.astype(np.int32), setting)
     positions = np.empty(bucket_numbers.size, dtype=np.int32)
-    positions[in_slots(by_bucket, setting)] = np.arange(positions.size, dtype=np.int32)
-    return positions, by_bucket
+    positions[at_bits] = np.arange(positions.size, dtype=np.int32)
+    return positions, at_bits
 
 
 def in_slots(by_bucket: npt.NDArray[_Integer], setting: BucketSetting) -> npt.NDArray[_Integer]:
@@ -330,12 +331,20 @@ class BucketedRecords:
     @property
     def extreme_shares(self) -> tuple[list[Fraction], list[Fraction]]:
         """The least and the largest share of each value; see :func:`extreme_shares`."""
-        sizes = np.diff(self.starts)
-        keys = np.repeat(np.arange(sizes.size), sizes) * self.n_values + self.values
-        firsts = np.flatnonzero(np.diff(keys, prepend=-1))
-        counts = np.diff(firsts, append=keys.size)
-        buckets, values = np.divmod(keys[firsts], self.n_values)
-        return extreme_shares(values, counts, sizes[buckets], self.n_values)
+        least, most = [Fraction(1)] * self.n_values, [Fraction(0)] * self.n_values
+        for own in (self.between(*part) for part in self.parts(_AT_ONCE)):
+            sizes = np.diff(own.starts)
+            keys = np.repeat(np.arange(sizes.size), sizes) * self.n_values + own.values
+            firsts = np.flatnonzero(np.diff(keys, prepend=-1))
+            counts = np.diff(firsts, append=keys.size)
+            buckets, values = np.divmod(keys[firsts], self.n_values)
+            its_least, its_most = extreme_shares(values, counts, sizes[buckets], self.n_values)
+            least, most = [*map(min, least, its_least)], [*map(max, most, its_most)]
+        return least, most
+
+
+_AT_ONCE: Final = 1 << 17
+"""Records whose shares are looked at together, so that what is worked out of them stays small."""
 
 
 def extreme_shares(

@@ -36,7 +36,7 @@ _LOOKED_AT: Final = 40_000
 _MOST_VALUES: Final = 128
 """Of more sensitive values, neighbors are taken together."""
 
-_SETS, _RANGES, _SEED = 150, 40, 1
+_SETS, _SETS_AT_ONCE, _RANGES, _SEED = 150, 25, 40, 1
 """Sets of records and ranges of values, the same ones whenever it is measured again."""
 
 _MOST_NAMED: Final = 3
@@ -103,22 +103,26 @@ class HiddenDependence:
         ]
         self._shares = counts / np.maximum(sizes, 1)[:, np.newaxis]
         self._marks, self._named = _draw_sets(sample.columns, random)
-        marked = _add_up(self._marks, sample.starts[:-1], axis=1).T.astype(np.float64)
-        of_buckets = np.einsum("bs,bs,b->s", marked, marked, 1 / np.maximum(sizes, 1))
-        inside = marked.sum(axis=0) - of_buckets
-        varies = inside >= _LEAST_INSIDE
-        self._marks, self._named = self._marks[varies], self._named[varies]
-        self._noise = inside[varies] / max(sample.n_records - sizes.size, 1)
         firsts = np.flatnonzero(np.diff(cells[chosen], prepend=-1))
-        of_values, of_sets = (_in_cells(one, sizes, firsts) for one in (counts, marked[:, varies]))
-        between, products = of_values.T @ of_values, of_values.T @ of_sets
+        of_values = _in_cells(counts, sizes, firsts)
+        between = of_values.T @ of_values
         if beside:
             # At equal numbers of the others' values, which are dealt to buckets together with these
             of_further = _in_cells(np.hstack(beside), sizes, firsts)
             inverse = np.linalg.pinv(of_further.T @ of_further, rcond=1e-4, hermitian=True)
             slopes = of_values.T @ of_further @ inverse
             between = between - slopes @ of_further.T @ of_values
-            products = products - slopes @ of_further.T @ of_sets
+            of_values = of_values - of_further @ slopes.T
+        inside, products = np.empty(_SETS), np.empty((counts.shape[1], _SETS))
+        for some in (slice(at, at + _SETS_AT_ONCE) for at in range(0, _SETS, _SETS_AT_ONCE)):
+            marked = _add_up(self._marks[some], sample.starts[:-1], axis=1).T.astype(np.float64)
+            of_buckets = np.einsum("bs,bs,b->s", marked, marked, 1 / np.maximum(sizes, 1))
+            inside[some] = marked.sum(axis=0) - of_buckets
+            products[:, some] = of_values.T @ _in_cells(marked, sizes, firsts)
+        varies = inside >= _LEAST_INSIDE
+        self._marks, self._named = self._marks[varies], self._named[varies]
+        self._noise = inside[varies] / max(sample.n_records - sizes.size, 1)
+        products = products[:, varies]
         totals = counts.sum(axis=0)
         self._scale = 1 / np.sqrt(np.maximum(totals, 1))[:, np.newaxis]
         scales = self._scale * self._scale.T
@@ -259,21 +263,25 @@ def find_cells(records: BucketedRecords, batches: IntArray | None = None) -> Int
         )
         for codes in map(narrow, records.columns)
     ]
-    waiting = np.arange(n_buckets)  # those of cells that may be cut
+    waiting = np.arange(n_buckets)  # those of cells that may be cut; bounds are theirs
     while waiting.size:
         own = numbered(cells[waiting])
         sizes = np.bincount(own)
         smaller, attribute, last = np.zeros((3, sizes.size), np.int64)
         for place, (least, most) in enumerate(bounds):
-            even, codes = _find_even_cuts(own, sizes, least[waiting], most[waiting])
+            even, codes = _find_even_cuts(own, sizes, least, most)
             better = even > smaller
             smaller[better], last[better], attribute[better] = even[better], codes[better], place
         is_cut = (smaller >= _LEAST_BESIDE)[own]
-        waiting, own = waiting[is_cut], own[is_cut]
+        if not is_cut.all():
+            kept = np.flatnonzero(is_cut)
+            waiting, own = waiting[kept], own[kept]
+            bounds = [(least[kept], most[kept]) for least, most in bounds]
+        cut_by = narrow(attribute)[own]
         is_lower = np.zeros(waiting.size, np.bool_)
         for place, (least, _) in enumerate(bounds):
-            mine = attribute[own] == place
-            is_lower[mine] = least[waiting[mine]] <= last[own[mine]]
+            mine = np.flatnonzero(cut_by == place)
+            is_lower[mine] = least[mine] <= last[own[mine]]
         cells *= 2
         cells[waiting] += is_lower
         cells = numbered(cells)

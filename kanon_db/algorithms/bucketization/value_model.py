@@ -109,7 +109,8 @@ def _codes(features: Sequence[_Predictor], records: BucketedRecords) -> CodeArra
 
 def _most_features(n_codes: Sequence[int]) -> int:
     pairs = combinations(n_codes[:_PAIRED], 2)
-    return sum(1 + len(_BINS) * (n > _FINE) for n in n_codes) + sum(1 for _ in pairs)
+    alone = sum(1 + (n > _FINE) * sum(bins < n for bins in _BINS) for n in n_codes)
+    return alone + sum(1 for _ in pairs)
 
 
 def _features(
@@ -120,7 +121,7 @@ def _features(
     Returns the codes of the records, too, as :func:`_codes` does.
     """
     features: list[_Predictor] = []
-    codes = [np.empty((records.n_records, 0), dtype=np.int32)]
+    codes = np.empty((records.n_records, _most_features(n_codes)), dtype=np.int32)
     n_effects = 0
 
     def add(attributes: tuple[int, ...], bins: tuple[CodeArray, ...], least: int) -> None:
@@ -134,8 +135,8 @@ def _features(
         numbers = np.full(n_keys, -1, dtype=np.int32)
         numbers[kept] = np.arange(n_effects, n_effects + np.count_nonzero(kept))
         n_effects += int(np.count_nonzero(kept))
+        codes[:, len(features)] = numbers[keys]
         features.append(_Predictor(attributes, bins, numbers))
-        codes.append(numbers[keys][:, np.newaxis])
 
     coarse: list[CodeArray] = []
     for attribute, (column, n) in enumerate(zip(records.columns, n_codes, strict=True)):
@@ -156,7 +157,7 @@ def _features(
         coarse.append(binned[_PAIRED_BINS])
     for one, other in combinations(range(min(len(coarse), _PAIRED)), 2):
         add((one, other), (coarse[one], coarse[other]), _LEAST_ALIKE)
-    return features, np.hstack(codes)
+    return features, np.ascontiguousarray(codes[:, : len(features)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -487,8 +488,10 @@ def _relation(records: BucketedRecords, features: Sequence[_Predictor], codes: C
         n_effects = sum(np.count_nonzero(one.numbers >= 0) for one in features)
         effects = np.zeros((n_effects, shares.size), dtype=np.float32)
         _gather(own, residuals, effects, np.zeros_like(shares))
-        n_equal = np.bincount(own[own >= 0], minlength=n_effects).astype(np.float32)
-        effects /= n_equal[:, np.newaxis] * shares + np.float32(_FIRST_PRECISION)
+        n_equal = np.zeros(n_effects)
+        for of_feature in own.T:
+            n_equal += np.bincount(of_feature[of_feature >= 0], minlength=n_effects)
+        effects /= n_equal.astype(np.float32)[:, np.newaxis] * shares + np.float32(_FIRST_PRECISION)
         models.append(ValueModel(features, effects, np.log(shares), 0.0))
     return sum(map(_first_order, models, reversed(halves), reversed(its_codes))) / 2**0.5
 

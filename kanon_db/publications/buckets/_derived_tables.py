@@ -18,7 +18,6 @@ from kanon_db.algorithms.bucketization.buckets import (
     BucketContents,
     BucketSetting,
     bit_positions,
-    in_slots,
 )
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, order_of, sort_keys, taken
 from kanon_db.catalog.entries import Publication
@@ -114,10 +113,10 @@ def write_codes_and_weights(
         else one.codes
         for one in placed
     ]
-    positions, by_bucket = bit_positions(
+    positions, at_slots = bit_positions(
         bucket_ids, order_of(sort_keys(ranks), stable=True), contents.setting
     )
-    at_slots = in_slots(by_bucket, contents.setting)
+    del ranks
     stored = write_bucket_codes(
         staging,
         tables,
@@ -131,6 +130,7 @@ def write_codes_and_weights(
             )
         ),
     )
+    del at_slots  # of as many records, what is learned needs as much
     weighted, planes, strengths = write_weights(
         staging,
         tables,

@@ -219,8 +219,8 @@ def _named(tables: BucketTables, found: DistinctCombinations) -> str:
     return ", ".join(f"{value} AS {name}" for value, name in named)
 
 
-_PAIRS_AT_ONCE: Final = 1 << 23
-"""Rows that are written by one statement, so that what is bound stays small."""
+_PAIRS_AT_ONCE: Final = 1 << 18
+"""Rows that are written by one statement, which keeps some copies of what is bound."""
 
 
 def _insert_pairs(
