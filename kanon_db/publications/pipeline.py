@@ -434,11 +434,11 @@ def stage(
     n_values = expected_values(session, source.relation, source.quasi_identifiers)
     forecast = Forecast(kind, request, source, types, room, n_values)
     most = forecast.begin(session, columns)
-    coded = None
+    records: CodedRecords | Snapshot | None = None
     if kind.takes_codes and source.entity is None and source.arrival is None:
         read = [types[column] for column in columns]
-        coded = read_coded(session, source.relation, read, room, most)
-    records = coded or take_snapshot(session, source.relation, columns, room, most)
+        records = read_coded(session, source.relation, read, room, most)
+    records = records or take_snapshot(session, source.relation, columns, room, most)
     records.hold(forecast.require(records.size()).memory, "the rows")
     if request.draws:
         require_drawable(kind_of(request).name, records.n_records)
@@ -480,6 +480,7 @@ def stage(
             **count_kept(session, source, records.n_records),
         },
     )  # fmt: skip
+    give_back()
     write_draws(staging, publication)
     named = None if known is None else known.staging.name
     return StagedPublication(

@@ -91,17 +91,17 @@ class _Predictor:
 
     attributes: tuple[int, ...]
     bins: tuple[CodeArray, ...]  # The bin of each code of each attribute
-    numbers: CodeArray  # By bin or pair of bins, in the order of the model's effects; -1 for none
+    numbers: AnyIntArray  # By bin or pair of bins, in the order of the model's effects; -1 for none
 
-    def of(self, columns: Sequence[AnyIntArray]) -> CodeArray:
+    def of(self, columns: Sequence[AnyIntArray]) -> AnyIntArray:
         key = self.bins[0][columns[self.attributes[0]]]
         for attribute, bins in zip(self.attributes[1:], self.bins[1:], strict=True):
             key = key * (int(bins.max()) + 1) + bins[columns[attribute]]
         return self.numbers[key]
 
 
-def _codes(features: Sequence[_Predictor], records: BucketedRecords) -> CodeArray:
-    codes = np.empty((records.n_records, len(features)), dtype=np.int32)
+def _codes(features: Sequence[_Predictor], records: BucketedRecords) -> AnyIntArray:
+    codes = np.empty((records.n_records, len(features)), dtype=features[0].numbers.dtype)
     for place, feature in enumerate(features):
         codes[:, place] = feature.of(records.columns)
     return codes
@@ -113,15 +113,22 @@ def _most_features(n_codes: Sequence[int]) -> int:
     return alone + sum(1 for _ in pairs)
 
 
+def _type_of_numbers(n_codes: Sequence[int]) -> npt.DTypeLike:
+    """Return the least type that has room for the numbers of all effects, and for none."""
+    of_pairs = _FINE**2 * _most_features(n_codes)
+    return np.min_scalar_type(-(sum(n_codes) + len(n_codes) * sum(_BINS) + of_pairs))
+
+
 def _features(
     records: BucketedRecords, n_codes: Sequence[int]
-) -> tuple[list[_Predictor], CodeArray]:
+) -> tuple[list[_Predictor], AnyIntArray]:
     """List single attributes, ordered ones also in bins, and pairs of attributes.
 
     Returns the codes of the records, too, as :func:`_codes` does.
     """
     features: list[_Predictor] = []
-    codes = np.empty((records.n_records, _most_features(n_codes)), dtype=np.int32)
+    kind = _type_of_numbers(n_codes)
+    codes = np.empty((records.n_records, _most_features(n_codes)), dtype=kind)
     n_effects = 0
 
     def add(attributes: tuple[int, ...], bins: tuple[CodeArray, ...], least: int) -> None:
@@ -132,7 +139,7 @@ def _features(
         kept = np.bincount(keys, minlength=n_keys) >= least
         if np.count_nonzero(kept) < 2:
             return
-        numbers = np.full(n_keys, -1, dtype=np.int32)
+        numbers = np.full(n_keys, -1, dtype=kind)
         numbers[kept] = np.arange(n_effects, n_effects + np.count_nonzero(kept))
         n_effects += int(np.count_nonzero(kept))
         codes[:, len(features)] = numbers[keys]
@@ -174,7 +181,7 @@ class ValueModel:
         each = max(self._prior.size, len(self._features))
         return records.parts(_NUMBERS_AT_ONCE // each)
 
-    def _scores(self, records: BucketedRecords, codes: CodeArray | None = None) -> SingleArray:
+    def _scores(self, records: BucketedRecords, codes: AnyIntArray | None = None) -> SingleArray:
         if codes is None:
             codes = _codes(self._features, records)
         scores = np.empty((records.n_records, self._prior.size), dtype=np.float32)
@@ -353,7 +360,7 @@ class _Fit:
         self,
         records: BucketedRecords,
         features: Sequence[_Predictor],
-        codes: CodeArray,
+        codes: AnyIntArray,
         seed: np.uint64,
     ) -> None:
         self._records, self._features, self._seed = records, features, seed
@@ -472,7 +479,9 @@ class _Fit:
         self._precisions = np.clip(precisions, _LEAST_PRECISION, _MOST_PRECISION)
 
 
-def _relation(records: BucketedRecords, features: Sequence[_Predictor], codes: CodeArray) -> float:
+def _relation(
+    records: BucketedRecords, features: Sequence[_Predictor], codes: AnyIntArray
+) -> float:
     """Return how much likelier each half of the buckets is by what small effects say of the other.
 
     In standard errors, and in much less time than a fit takes, which ends in `_first_order`.
@@ -497,7 +506,7 @@ def _relation(records: BucketedRecords, features: Sequence[_Predictor], codes: C
 
 
 def _first_order(
-    model: ValueModel, records: BucketedRecords, codes: CodeArray | None = None
+    model: ValueModel, records: BucketedRecords, codes: AnyIntArray | None = None
 ) -> float:
     """Return how much likelier buckets become by small effects, in standard errors of the sum.
 
@@ -715,7 +724,9 @@ def _unit(most: Fraction, share: Fraction, levels: Iterable[int]) -> tuple[int, 
 
 
 @kernel(fastmath=True)
-def _score(codes: CodeArray, effects: SingleArray, prior: SingleArray, scores: SingleArray) -> None:
+def _score(
+    codes: AnyIntArray, effects: SingleArray, prior: SingleArray, scores: SingleArray
+) -> None:
     n_features, n_values = codes.shape[1], prior.size
     for i in range(codes.shape[0]):
         row = scores[i]
@@ -785,7 +796,7 @@ def _residuals(scores: SingleArray, likely: SingleArray) -> None:
 
 @kernel(fastmath=True)
 def _gather(
-    codes: CodeArray, residuals: SingleArray, of_effects: SingleArray, of_prior: SingleArray
+    codes: AnyIntArray, residuals: SingleArray, of_effects: SingleArray, of_prior: SingleArray
 ) -> None:
     n_features, n_values = codes.shape[1], of_prior.size
     for i in range(codes.shape[0]):
@@ -802,7 +813,7 @@ def _gather(
 
 @kernel(fastmath=True)
 def _inform(
-    codes: CodeArray, residuals: SingleArray, starts: IntArray, information: SingleArray
+    codes: AnyIntArray, residuals: SingleArray, starts: IntArray, information: SingleArray
 ) -> None:
     """Add up the squared scores of buckets for each effect."""
     n_features, n_values = codes.shape[1], residuals.shape[1]

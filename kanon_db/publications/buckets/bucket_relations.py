@@ -378,10 +378,6 @@ def write_weights(
     in_buckets = [taken(codes, contents.codes).astype(np.int32) for codes in found.values.T]
     for name, values, own in zip(tables.sensitive, found.columns, in_buckets, strict=True):
         n_values = len(values.labels)
-        session.step("measuring how strongly values depend on quasi-identifiers")
-        records = BucketedRecords([*every.values()], own, starts, n_values)
-        others = [one for one in in_buckets if one is not own]
-        hidden = HiddenDependence(records, others, _batch_of_buckets(tables))
         may_learn = name in learned_attributes and n_values * by_bucket.size <= _MOST_WEIGHTS
         learned = weigh = None
         if thresholds is not None and may_learn:
@@ -392,6 +388,10 @@ def write_weights(
             learned = learn_levels(
                 records, thresholds(name, values.labels, counts), random.generator(), pulse
             )
+        session.step("measuring how strongly values depend on quasi-identifiers")
+        records = BucketedRecords([*every.values()], own, starts, n_values)
+        others = [one for one in in_buckets if one is not own]
+        hidden = HiddenDependence(records, others, _batch_of_buckets(tables))
         if learned is not None:
             weigh = _weigher_of(learned)
             if not hidden.explains(weigh):
