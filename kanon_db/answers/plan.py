@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Final, NamedTuple, Self
 from typing import Literal as OneOf
 
@@ -216,7 +215,6 @@ class Plan:
         return kind((*sides, *both))
 
 
-@lru_cache(maxsize=1 << 8)  # It is asked again for each run of buckets.
 def _side(expression: Expression, uncertain: frozenset[str]) -> Side | None:
     mentioned = ex.attributes(expression)
     if mentioned.isdisjoint(uncertain):

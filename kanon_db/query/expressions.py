@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal, localcontext
+from functools import cached_property, lru_cache
 from operator import attrgetter
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar, dataclass_transform
 from typing import Literal as OneOf
@@ -138,6 +139,11 @@ class Expression:
     def __hash__(self) -> int:
         return hash(self._content(self))
 
+    @cached_property
+    def attributes(self) -> frozenset[str]:
+        """The publication's columns that it depends on."""
+        return frozenset[str]().union(*(part.attributes for part in children(self)))
+
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
         return f"{type(self).__name__}({fields})"
@@ -183,6 +189,11 @@ class Column(Expression):
     def attribute(self) -> str:
         """The publication's column that the value depends on."""
         return self.via or self.name
+
+    @cached_property
+    def attributes(self) -> frozenset[str]:
+        """That column alone."""
+        return frozenset((self.attribute,))
 
 
 class KeyMatch(Expression):
@@ -519,7 +530,7 @@ def aggregate_name(expression: Expression) -> str | None:
 
 def attributes(expression: Expression | None) -> frozenset[str]:
     """Return the publication's columns that an expression depends on."""
-    return frozenset(column.attribute for column in columns(expression))
+    return frozenset() if expression is None else expression.attributes
 
 
 def flat(kind: type[And] | type[Or], parts: Sequence[Expression]) -> tuple[Expression, ...]:
@@ -535,6 +546,7 @@ def joined(kind: type[And] | type[Or], parts: Sequence[Expression]) -> Expressio
     return kind(pieces) if len(pieces) > 1 else next(iter(pieces), None)
 
 
+@lru_cache(maxsize=1 << 8)  # It is asked again for each run of buckets.
 def by_attribute(condition: Expression) -> Expression:
     """Group the parts of a chain by attribute, so that each attribute is read once."""
     if not isinstance(condition, And | Or):

@@ -7,6 +7,9 @@ of one size, some at a time. A record, or a value, that matches is a line of the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
+from math import prod
+from operator import and_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,8 +26,8 @@ from kanon_db.answers.buckets.slots import (
 )
 from kanon_db.answers.plan import Plan
 from kanon_db.answers.tries import TRUE
-from kanon_db.publications.buckets.tallies import count_type, sum_slots
-from kanon_db.publications.codes import Run
+from kanon_db.publications.buckets.tallies import count_type, find_places, sum_slots
+from kanon_db.publications.codes import BYTES_AT_ONCE, Run
 from kanon_db.query import expressions as ex
 from kanon_db.query.layout import Side
 
@@ -61,12 +64,10 @@ class PairSlots:
 
     def matching(self) -> Mask:
         """Mark the pairs that meet all conditions of the plan."""
-        plan = self._plan
-        shape = self.size, self.size, self.n_buckets
-        hits = np.broadcast_to(self.where(plan.records) & self.where(plan.values), shape)
-        for part in plan.pairs:
-            hits = hits & self.where(part)
-        return hits
+        plan, shape = self._plan, (self.size, self.size, self.n_buckets)
+        conditions = {plan.records, plan.values, *plan.pairs}
+        hits = map(self.where, conditions - {None} or [None])
+        return np.broadcast_to(reduce(and_, hits), shape)
 
     def look_up(self, outcomes: Outcomes, table: NDArray[Any]) -> NDArray[Any]:
         """Give each pair its element of a table of what was tried."""
@@ -75,21 +76,30 @@ class PairSlots:
         number = combine_codes(codes, [c.n_values for c in columns])
         return outcomes._replace(answers=table).of(number)  # type: ignore[no-any-return]
 
-    def choose(self, hits: Mask, keys: Sequence[Outcomes], summed: Outcomes | None) -> Matches:
-        """Return the pairs that match and have a number, if one is summed, with their groups."""
-        record, value, bucket = np.nonzero(hits)
-        places = record, value, bucket
-        group = np.zeros(record.size, np.int64)
-        for key in keys:
-            group = group * len(key.texts) + self._at(key, places)
-        x = np.zeros(0) if summed is None else self._at(summed, places)
-        matches = Matches(record, value, bucket, group, x)
-        if summed is None:
-            return matches
-        has = ~np.isnan(x)
-        if has.all():
-            return matches
-        return Matches(record[has], value[has], bucket[has], group[has], x[has])
+    def choose(
+        self, hits: Mask, keys: Sequence[Outcomes], summed: Outcomes | None
+    ) -> Iterator[Matches]:
+        """Yield the pairs that match and have a number, if one is summed, some buckets at a time.
+
+        `keys`: what makes their groups.
+        """
+        n_groups = prod(len(key.texts) for key in keys)
+        of_bucket = hits.sum(axis=(0, 1), dtype=count_type(self.size**2)).astype(np.int64)
+        # Each group of a bucket has a number for each slot.
+        n_bytes = 8 * np.cumsum(of_bucket + self.size * np.minimum(of_bucket, n_groups))
+        ends = np.searchsorted(n_bytes, np.arange(BYTES_AT_ONCE, n_bytes[-1], BYTES_AT_ONCE))
+        for first, end in zip([0, *ends], [*ends, self.n_buckets], strict=True):
+            some = hits[..., first:end]
+            hit = np.flatnonzero(some.view(np.bool_))
+            record, value, bucket = np.unravel_index(hit, some.shape)
+            places = record, value, bucket + first
+            group = np.zeros(record.size, np.int64)
+            for key in keys:
+                group = group * len(key.texts) + self._at(key, places)
+            x = np.zeros(0) if summed is None else self._at(summed, places)
+            has = slice(None) if summed is None else ~np.isnan(x)
+            if group[has].size:
+                yield Matches(record[has], value[has], bucket[has], group[has], x[has])
 
     def _along(self, in_slots: NDArray[Any], side: Side) -> NDArray[Any]:
         return self._slots.along(in_slots, self._run, self._here, side)  # type: ignore[no-any-return]
@@ -162,18 +172,22 @@ def _count_pairs(
 class _GroupLines:
     """The lines of each group and bucket that have a pair."""
 
-    def __init__(self, matches: Matches, size: int, n_buckets: int) -> None:
-        number, self.place = np.unique(
-            matches.group * n_buckets + matches.bucket, return_inverse=True
-        )
+    def __init__(self, matches: Matches, size: int) -> None:
+        n_buckets = int(matches.bucket.max(initial=0)) + 1
+        number, self.place = find_places(matches.group * n_buckets + matches.bucket)
         self.group = number // n_buckets
         self._size = size
         self.lines = [slot * number.size + self.place for slot in (matches.record, matches.value)]
 
-    def sum(self, line: IntArray, numbers: FloatArray | None = None) -> FloatArray:
+    def count(self, line: IntArray) -> AnyIntArray:
+        """Count the pairs of each line, shape (size, n_places)."""
+        counts = np.bincount(line, minlength=self._size * self.group.size)
+        return counts.astype(count_type(self._size)).reshape(self._size, -1)
+
+    def sum(self, line: IntArray, numbers: FloatArray) -> FloatArray:
         """Add up numbers of the pairs of each line, shape (size, n_places)."""
-        summed = np.bincount(line, numbers, self._size * self.group.size)
-        return summed.astype(np.float64).reshape(self._size, -1)
+        summed = np.bincount(line, numbers, self._size * self.group.size).astype(np.float64)
+        return summed.reshape(self._size, -1)
 
     def extremes(self, line: IntArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the least and the greatest number of each line; infinite where there is none."""
@@ -185,18 +199,16 @@ class _GroupLines:
         return least.reshape(shape), most.reshape(shape)
 
 
-def count_groups(matches: Matches, size: int, n_buckets: int) -> tuple[IntArray, FloatArray]:
+def count_groups(matches: Matches, size: int) -> tuple[IntArray, FloatArray]:
     """Count the pairs of each group and bucket: the groups, and :func:`count_lines` of each."""
-    lines = _GroupLines(matches, size, n_buckets)
-    of_records, of_values = (lines.sum(line).astype(count_type(size)) for line in lines.lines)
+    lines = _GroupLines(matches, size)
+    of_records, of_values = map(lines.count, lines.lines)
     return lines.group, count_lines(of_records, of_values, size)
 
 
-def rank_groups(
-    matches: Matches, size: int, n_buckets: int, n_ranks: int
-) -> Iterator[tuple[IntArray, FloatArray]]:
+def rank_groups(matches: Matches, size: int, n_ranks: int) -> Iterator[tuple[IntArray, FloatArray]]:
     """Yield groups times the number of ranks, plus a rank, and how counts change there: (8, n)."""
-    lines, x = _GroupLines(matches, size, n_buckets), matches.x.astype(np.int64)
+    lines, x = _GroupLines(matches, size), matches.x.astype(np.int64)
     # The ranks of each place, ascending, have numbers from 0 on: those of all places are taken at
     # once.
     distinct, at = np.unique(lines.place * n_ranks + x, return_inverse=True)
@@ -205,15 +217,15 @@ def rank_groups(
     order = np.argsort(step[at], kind="stable")
     ends = np.searchsorted(step[at][order], np.arange(1, step.max(initial=-1) + 2))
 
-    def count(of_lines: FloatArray) -> FloatArray:
-        of_records, of_values = of_lines.astype(count_type(size))
+    def count(of_lines: AnyIntArray) -> FloatArray:
+        of_records, of_values = of_lines
         return count_lines(of_records, of_values, size)
 
-    every = np.stack([lines.sum(line) for line in lines.lines])
+    every = np.stack([lines.count(line) for line in lines.lines])
     upto = np.zeros_like(every)
     before, after = count(upto), count(every)
     for number, own in enumerate(np.split(order, ends[:-1])):
-        upto += np.stack([lines.sum(line[own]) for line in lines.lines])
+        upto += np.stack([lines.count(line[own]) for line in lines.lines])
         here = np.flatnonzero(step == number)
         places = place[here]
         now, rest = count(upto[..., places]), count((every - upto)[..., places])
@@ -222,9 +234,7 @@ def rank_groups(
         before[:, places], after[:, places] = now, rest
 
 
-def sum_groups(
-    matches: Matches, size: int, n_buckets: int
-) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+def sum_groups(matches: Matches, size: int) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
     """Sum what the pairs of each group and bucket have.
 
     Returns the groups, the nine totals of :func:`~kanon_db.query.formulas.summed`, and the extreme
@@ -232,10 +242,11 @@ def sum_groups(
     """
     # A bound of a bucket's sum is what each record can add at most, or what each value can; the
     # tighter one is taken.
-    lines, x = _GroupLines(matches, size, n_buckets), matches.x
+    lines, x = _GroupLines(matches, size), matches.x
     sums: list[list[FloatArray]] = []
     for line in lines.lines:
-        tx, tc, txx = lines.sum(line, x), lines.sum(line), lines.sum(line, x * x)
+        tx, txx = lines.sum(line, x), lines.sum(line, x * x)
+        tc = lines.count(line).astype(np.float64)
         least, most = lines.extremes(line, x)
         is_full = tc == size
         low = np.where(is_full, least, np.minimum(least, 0))

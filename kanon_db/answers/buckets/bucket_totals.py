@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -247,40 +245,25 @@ class BucketCounter:
             return self._n_lines(other, size) * (1 if groups[side] is None else size)
 
         for size, own_x, own_group, mask, other_group in slots.runs(n_lines, *arrays):
-            own: tuple[Any, Any, Weighed]
             if own_group is None:
-                weighed = Weighed(*(part[np.newaxis] for part in weigh_slots(own_x)))
-                own = np.zeros(weighed.n.shape, np.int64), weighed.n > 0, weighed
+                of_buckets = weigh_slots(own_x)
+                bucket = np.flatnonzero(of_buckets.n)
+                group = np.zeros(bucket.size, np.int64)
+                weighed = Weighed(*(part[bucket] for part in of_buckets))
             else:
-                own = weigh_groups(own_x, own_group, n_groups)
+                group, bucket, weighed = weigh_groups(own_x, own_group, n_groups)
             beside = GroupCounts.of_side(mask, other_group, n_others)
-            group, is_first, weighed = own
-            of_sides[side].add(
-                size, group[is_first],
-                weighed.n[is_first], weighed.x[is_first], weighed.squares[is_first],
-            )  # fmt: skip
+            of_sides[side].add(size, group, weighed.n, weighed.x, weighed.squares)
             of_sides[other].add(size, beside.group[beside.is_first], beside.n[beside.is_first])
+            # Each line of this side meets those of the other one in its bucket.
+            own, line = np.nonzero(beside.is_first.T[bucket])
+            at = bucket[own], line
+            met, n = (part.T[at].astype(np.int64) for part in (beside.group, beside.n))
             n_of = (n_others, 1) if side == 0 else (1, n_groups)
-            self._sum_lines(totals.sums, size, own, beside, n_of)
-
-    def _sum_lines(
-        self,
-        sums: SumsByGroup,
-        size: int,
-        own: tuple[Any, Any, Weighed],
-        beside: GroupCounts,
-        n_of: tuple[int, int],
-    ) -> None:
-        group, is_first, weighed = own
-        i, j, bucket = np.nonzero(is_first[:, None] & beside.is_first)
-        # One number is looked up faster than two.
-        at, at_other = (line * is_first.shape[1] + bucket for line in (i, j))
-        own_group, other_group, n = (
-            part.ravel().take(places).astype(np.int64)
-            for part, places in ((group, at), (beside.group, at_other), (beside.n, at_other))
-        )
-        lines = Weighed(*(part.ravel().take(at) for part in weighed))
-        sums.add(own_group * n_of[0] + other_group * n_of[1], *weigh_draws(size, lines, n))
+            totals.sums.add(
+                group[own] * n_of[0] + met * n_of[1],
+                *weigh_draws(size, Weighed(*(part[own] for part in weighed)), n),
+            )
 
     def _add_pairs(self, plan: Plan, totals: BucketTotals, slots: Slots) -> None:
         """Count, or sum, the pairs of a record and a value that match."""
@@ -288,31 +271,25 @@ class BucketCounter:
         number = None if plan.summed is None else self.outcomes.number(plan.summed)
         if ranked is not None:
             number = self.outcomes.of_operand(plan.measure).ranked()
-        keys = self.keys
-        n_groups = prod(len(key.texts) for key in keys)
+        keys, counts = self.keys, np.zeros(4)
         for run in slots.chunk.runs:
             size = run.bucket_size
-            is_apart = bool(keys) or number is not None
-            # Of pairs that are told apart, each group of a bucket has a number for each slot.
-            n_lines = max(size, min(n_groups, size * size))
-            for here in run.some(8 * size * n_lines if is_apart else size * size):
+            for here in run.some(size * size):
                 slots.heartbeat()
                 pairs = bucket_pairs.PairSlots(slots, plan, run, here)
                 hits = pairs.matching()
-                if not is_apart:
-                    parts = bucket_pairs.count_all(hits)
-                    sums.add(np.zeros(1, np.int64), parts[:, np.newaxis])
+                if not keys and number is None:
+                    counts += bucket_pairs.count_all(hits)
                     continue
-                matches = pairs.choose(hits, keys, number)
-                if not matches.group.size:
-                    continue
-                if ranked is not None:
-                    for group, parts in bucket_pairs.rank_groups(
-                        matches, size, pairs.n_buckets, ranked.n_ranks
-                    ):
-                        ranked.pairs.add(group, parts)
-                        slots.heartbeat()
-                elif number is None:
-                    sums.add(*bucket_pairs.count_groups(matches, size, pairs.n_buckets))
-                else:
-                    sums.add(*bucket_pairs.sum_groups(matches, size, pairs.n_buckets))
+                for matches in pairs.choose(hits, keys, number):
+                    slots.heartbeat()
+                    if ranked is not None:
+                        for group, parts in bucket_pairs.rank_groups(matches, size, ranked.n_ranks):
+                            ranked.pairs.add(group, parts)
+                            slots.heartbeat()
+                    elif number is None:
+                        sums.add(*bucket_pairs.count_groups(matches, size))
+                    else:
+                        sums.add(*bucket_pairs.sum_groups(matches, size))
+        if not keys and number is None:
+            sums.add(np.zeros(1, np.int64), counts[:, np.newaxis])

@@ -422,28 +422,19 @@ def weigh_slots(x: FloatArray) -> Weighed:
 
 def weigh_groups(
     x: FloatArray, group: AnyIntArray, n_groups: int
-) -> tuple[AnyIntArray, BoolArray, Weighed]:
-    """Add up the numbers of each group of each bucket, all arrays of shape (size, n_buckets).
+) -> tuple[IntArray, IntArray, Weighed]:
+    """Add up the numbers of each group of each bucket, both arrays of shape (size, n_buckets).
 
-    Returns the groups, where a group's sums are, and these.
+    Returns the groups that buckets have, the bucket of each, and its sums: arrays (n_lines,).
     """
-    has = ~np.isnan(x)
-    group = np.where(has, group, n_groups)
-    order = np.argsort(group, axis=0, kind="stable")
-    group, own = (np.take_along_axis(one, order, axis=0) for one in (group, np.where(has, x, 0)))
-    begins = np.ones((len(x) + 1, x.shape[1]), np.bool_)
-    begins[1:-1] = group[1:] != group[:-1]
-    sums = [np.ones_like(own), own, own * own, np.maximum(own, 0), np.minimum(own, 0)]
-    n, total, squares, positive, negative = sums
-    least, most = own.copy(), own.copy()
-    for i in reversed(range(len(x) - 1)):  # up to where the next group begins
-        goes_on = ~begins[i + 1]
-        for one in sums:
-            one[i] += np.where(goes_on, one[i + 1], 0.0)
-        least[i] = np.minimum(least[i], np.where(goes_on, least[i + 1], np.inf))
-        most[i] = np.maximum(most[i], np.where(goes_on, most[i + 1], -np.inf))
-    weighed = Weighed(n, total, squares, positive, negative, least, most)
-    return group, begins[:-1] & (group < n_groups), weighed
+    n_buckets = x.shape[1]
+    has = (group < n_groups) & ~np.isnan(x)
+    own = x[has]
+    numbers, at = find_places((group * np.int64(n_buckets) + np.arange(n_buckets))[has])
+    sums = (np.ones_like(own), own, own * own, np.maximum(own, 0), np.minimum(own, 0))
+    totals = _sum_places(at, sums, numbers.size)
+    weighed = Weighed._make([*totals, *_find_extremes(at, own, own, numbers.size)])
+    return *np.divmod(numbers, n_buckets), weighed
 
 
 class SumsByGroup:
@@ -464,8 +455,11 @@ class SumsByGroup:
         """Add parts, shape (n_kinds, n), of these groups."""
         if not group.size:
             return
-        none = np.zeros(group.size)
-        new = _place(group, parts, none if least is None else least, none if most is None else most)
+        new = _place(group, parts, least, most)
+        if np.array_equal(new[0], self.group):
+            self.totals += new[1]
+            self.least, self.most = np.minimum(self.least, new[2]), np.maximum(self.most, new[3])
+            return
         known = self.group, self.totals, self.least, self.most
         self.group, self.totals, self.least, self.most = _place(
             *(np.concatenate(both, axis=-1) for both in zip(known, new, strict=True))
@@ -480,14 +474,24 @@ class SumsByGroup:
 
 
 def _place(
-    group: AnyIntArray, parts: FloatArray, least: FloatArray, most: FloatArray
+    group: AnyIntArray, parts: FloatArray, least: FloatArray | None, most: FloatArray | None
 ) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
-    """Add up what is of the same group, and find its extremes."""
-    groups, at = _find_places(group)
-    lowest, highest = np.full(groups.size, np.inf), np.full(groups.size, -np.inf)
-    np.minimum.at(lowest, at, least)
-    np.maximum.at(highest, at, most)
-    return groups, _sum_places(at, parts, groups.size), lowest, highest
+    """Add up what is of the same group, and find its extremes, if there are any."""
+    groups, at = find_places(group)
+    sums, none = _sum_places(at, parts, groups.size), np.zeros(groups.size)
+    if least is None or most is None:
+        return groups, sums, none, none
+    return groups, sums, *_find_extremes(at, least, most, groups.size)
+
+
+def _find_extremes(
+    place: IntArray, least: FloatArray, most: FloatArray, n_places: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return the least and the greatest number of each place; infinite where there is none."""
+    lowest, highest = np.full(n_places, np.inf), np.full(n_places, -np.inf)
+    np.minimum.at(lowest, place, least)
+    np.maximum.at(highest, place, most)
+    return lowest, highest
 
 
 def _sum_places(
@@ -495,15 +499,18 @@ def _sum_places(
 ) -> FloatArray:
     """Add up the parts of each place, shape (n_kinds, n_places)."""
     if n_places == 1:
-        return np.array([[part.sum()] for part in parts])
+        return np.sum(parts, axis=1, keepdims=True)  # type: ignore[no-any-return]
     return np.stack([np.bincount(place, part, n_places) for part in parts])
 
 
-def _find_places(numbers: NDArray[Any]) -> tuple[IntArray, IntArray]:
+def find_places(numbers: NDArray[Any]) -> tuple[IntArray, IntArray]:
     """Return the numbers that there are, ascending, and where each of them all is among these."""
     most = int(numbers.max(initial=0))
-    if most > 4 * numbers.size:
+    if most > 32 * numbers.size:
         return np.unique(numbers, return_inverse=True)
     has = np.zeros(most + 1, np.bool_)
     has[numbers] = True
-    return np.flatnonzero(has), (np.cumsum(has) - 1)[numbers]
+    found = np.flatnonzero(has)
+    place = np.empty(most + 1, np.int64)
+    place[found] = np.arange(found.size)
+    return found, place[numbers]

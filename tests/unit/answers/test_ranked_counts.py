@@ -87,13 +87,13 @@ def test_counts_of_pairs(case, random):
     rank = np.array([random.randrange(N_RANKS) for _ in record])
     matches = Matches(record, value, bucket, group, rank.astype(float))
     sums = RankedSums((2, 1), N_RANKS)
-    for number, parts in rank_groups(matches, size, 3, N_RANKS):
+    for number, parts in rank_groups(matches, size, N_RANKS):
         sums.pairs.add(number, parts)
     of_pairs = [sums.of_pair(g) for g in range(2)]
     for at in range(N_RANKS + 1):
         for is_above, chosen in ((False, rank < at), (True, rank >= at)):
             own = Matches(*(part[chosen] for part in matches))
-            of_groups, counts = count_groups(own, size, 3)
+            of_groups, counts = count_groups(own, size)
             for g, of_pair in enumerate(of_pairs):
                 expected = counts[:, of_groups == g].sum(axis=1)
                 (_, *parts), _ = of_pair.above if is_above else of_pair.below

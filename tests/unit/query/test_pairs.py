@@ -183,10 +183,10 @@ def test_counts_of_groups_follow_from_their_pairs(case, n_groups):
             own = hits * (np.arange(len(places)) % n_groups == group)[:, None]
             expected[:, group] += _expected_count(own)
     sums = SumsByGroup(4)
-    for size, n, hits, x in _hits_of_runs(case):
+    for size, _, hits, x in _hits_of_runs(case):
         pairs = _matches(hits, np.zeros_like(x), n_groups)
         if pairs.group.size:
-            sums.add(*bucket_pairs.count_groups(pairs, size, n))
+            sums.add(*bucket_pairs.count_groups(pairs, size))
     found = np.zeros((4, n_groups))
     found[:, sums.group] = sums.totals
     assert found == pytest.approx(expected, abs=1e-9)
@@ -196,12 +196,12 @@ def test_counts_of_groups_follow_from_their_pairs(case, n_groups):
 def test_sums_follow_from_the_pairs_of_each_bucket(case, is_average, is_of_values):
     shape, classes, matches, x = case
     sums = SumsByGroup(9)
-    for size, n, hits, own in _hits_of_runs(case):
+    for size, _, hits, own in _hits_of_runs(case):
         pairs = _matches(hits, own, 1)
         if is_of_values:  # the same with both sides changed
             pairs = pairs._replace(record=pairs.value, value=pairs.record)
         if pairs.group.size:
-            sums.add(*bucket_pairs.sum_groups(pairs, size, n))
+            sums.add(*bucket_pairs.sum_groups(pairs, size))
     found = None
     if sums.group.size:
         extremes = sums.least.item(), sums.most.item()
@@ -361,7 +361,7 @@ def test_groups_of_a_bucket_have_their_own_counts_and_sums(buckets):
     numbers = [[np.nan if x is None else x for _, x in bucket] for bucket in buckets]
     x = np.array(numbers, dtype=np.float64).T
     counts = GroupCounts.of(group, n_groups)
-    groups, is_first, weighed = weigh_groups(x, group, n_groups)
+    groups, of_buckets, weighed = weigh_groups(x, group, n_groups)
     for place, bucket in enumerate(buckets):
         at = counts.is_first[:, place]
         found = dict(zip(counts.group[at, place], counts.n[at, place], strict=True))
@@ -375,9 +375,9 @@ def test_groups_of_a_bucket_have_their_own_counts_and_sums(buckets):
             own = [number for other, number in bucket if other == g and number is not None]
             if own:
                 wanted[g] = _weigh(own)
-        at = is_first[:, place]
-        assert sorted(groups[at, place]) == sorted(wanted)
-        for g, *sums in zip(groups[at, place], *(part[at, place] for part in weighed), strict=True):
+        at = of_buckets == place
+        assert sorted(groups[at]) == sorted(wanted)
+        for g, *sums in zip(groups[at], *(part[at] for part in weighed), strict=True):
             assert sums == wanted[g]
     alone = weigh_slots(x)
     for place, bucket in enumerate(buckets):
