@@ -235,12 +235,17 @@ class Totals:
         variance, away = d.m * (1 - d.m), d.away
         if d.x is not None and d.xx is not None and d.x_away is not None:
             a = average[0] if d.group is None else average[d.group]
-            variance = d.xx - 2 * a * d.x + a * a * d.m - (d.x - a * d.m) ** 2
+            with np.errstate(over="ignore", invalid="ignore"):
+                variance = d.xx - 2 * a * d.x + a * a * d.m - (d.x - a * d.m) ** 2
+            # Of numbers whose squares are beyond double precision, only the bounds are known.
+            is_known = np.isfinite(variance) & np.isfinite(d.xx)
             variance = np.where(variance > CANCELLED * d.xx, variance, 0)
+            variance = np.where(is_known, variance, np.inf)
             away = d.x_away - a * away
         variance = np.maximum(variance, 0)
+        of_unknown = np.multiply(d.u, np.sqrt(variance), out=np.zeros_like(d.u), where=d.u > 0)
         self._sum("squares", d.group, d.n * variance)
-        self._sum("deviations", d.group, d.n * d.u * np.sqrt(variance))
+        self._sum("deviations", d.group, d.n * of_unknown)
         self._sum("away", d.group, d.n * away)
 
     def _add_left_out(self, average: FloatArray) -> None:
@@ -271,7 +276,7 @@ class Totals:
         # An error of 0 says that an answer is exact: if only the bounds differ, nothing is known.
         s = self._sums
         added, away = TOGETHER * float(s.deviations[group]), float(s.away[group])
-        error = math.sqrt(float(s.squares[group]) + added**2)
+        error = math.hypot(math.sqrt(float(s.squares[group])), added)
         return min(math.hypot(error, away) if error else widest, widest)
 
     def _count_of(self, group: int, _average: float) -> Estimated:

@@ -326,11 +326,12 @@ class CellEvidence:
         is_wild = cells.endless
         if not is_column:
             is_wild = np.bincount(listed.cell, listed.is_open, n_cells) > 0
-        xx = _average(listed, own**2, n_cells)
-        if cells.endless.any():  # of what lies beyond a coded end nothing is published
-            known = own[np.isfinite(own)]
-            half = np.ptp(known) / 2 if known.size else 0.0
-            xx = np.where(cells.endless, xx + half**2, xx)
+        with np.errstate(over="ignore"):
+            xx = _average(listed, own * own, n_cells)
+            if cells.endless.any():  # of what lies beyond a coded end nothing is published
+                known = own[np.isfinite(own)]
+                half = np.ptp(known) / 2 if known.size else 0.0
+                xx = np.where(cells.endless, xx + half * half, xx)
         ends = []
         for function, end, empty in ((np.fmin, least, np.inf), (np.fmax, most, -np.inf)):
             of_cell, there = np.full(n_cells, empty), ~np.isnan(own)

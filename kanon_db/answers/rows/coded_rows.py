@@ -528,7 +528,11 @@ class TypeCounter:
                 raise NotFiniteError
             moments = GroupMoments(
                 pairs.add(t * np.nan_to_num(x)),
-                pairs.add(t * np.nan_to_num(xx)),
+                pairs.add(
+                    np.multiply(
+                        t, np.nan_to_num(xx, posinf=np.inf), out=np.zeros_like(t), where=t > 0
+                    )
+                ),
                 pairs.add(t * np.nan_to_num(x) - evenly * np.nan_to_num(x_evenly)),
                 pairs.least(np.where(possible & ~np.isnan(least), least, np.inf)),
                 pairs.most(np.where(possible & ~np.isnan(most), most, -np.inf)),
@@ -577,7 +581,8 @@ class TypeCounter:
                 *listing.most[np.isfinite(listing.most)],
             ]
             half = np.ptp(ends) / 2 if ends else 0.0  # no cell may have an end
-            xx = xx + endless * half**2
+            with np.errstate(over="ignore"):
+                xx = np.where(endless, xx + half * half, xx)
         return x, x, xx, listing.least[at], listing.most[at], is_wild
 
 
