@@ -108,7 +108,7 @@ def right_guesses(data: Microdata, buckets: BucketArray) -> tuple[float, float]:
     candidates = candidates_of(buckets, values)
     learned = [learn_weights(codes, candidates, n_values)]
     random = np.random.default_rng(0)
-    modelled = model_weights(codes, buckets, values, n_values, random)
+    modelled = model_weights(codes, buckets, values, n_values, [random])
     learned += [] if modelled is None else [modelled]
     by_share, *by_learning = (
         float((candidates.value[_guesses(candidates, weights)] == truth).mean())

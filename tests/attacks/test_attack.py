@@ -17,7 +17,6 @@ from tests.integration.parties import (
     Parties,
     create_source,
     fetch,
-    forget_draws,
     sqlstate_of,
     value,
 )
@@ -222,14 +221,8 @@ def test_learners_are_scored_on_those_who_are_easily_found(parties: Parties) -> 
     kanon = create_source(
         parties.publisher, "data.alone", columns, [*alike, *alone], ["trade", "zip"], "sick"
     )
-    # By one draw of six, the learner exchanges the values of these people, and finds some 5 %.
-    for _ in range(6):
-        kanon.publish("data.alone", "p", privacy='{"l": 3}', assignment="random")
-        found = attacked(parties)
-        if found["unique people: deFinetti"]["rate"] > 0.6:
-            break
-        kanon.drop("p")
-        forget_draws(parties.admin)
+    kanon.publish("data.alone", "p", privacy='{"l": 3}', assignment="random")
+    found = attacked(parties)
     assert found["unique people: deFinetti"]["people"] == len(alone)
     assert found["unusual people: deFinetti"]["people"] >= len(alone)
     assert found["unique people: deFinetti"]["bound"] == pytest.approx(1 / 3)

@@ -45,7 +45,7 @@ SEARCHES: dict[str, Callable[[Pulse], object]] = {
         np.arange(9), np.arange(9), np.full((9, 9), 9), pulse=pulse
     ),
     "learners": lambda pulse: model_weights(
-        CODES, np.arange(20_000) // 5, SAT, 4, np.random.default_rng(0), pulse
+        CODES, np.arange(20_000) // 5, SAT, 4, [np.random.default_rng(0)], pulse
     ),
     "split and carry": lambda pulse: generalization.split_carry(TABLE, 3, pulse=pulse),
     "patterns": lambda pulse: suppression.greedy(ROWS, suppression.all_patterns(5), 4, pulse=pulse),

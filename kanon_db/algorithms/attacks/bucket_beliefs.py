@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 
 from kanon_db.algorithms.attacks.attack_scores import AttackScore, PairCounts, TrueValues
 from kanon_db.algorithms.bucketization.buckets import BucketedRecords
-from kanon_db.algorithms.bucketization.value_model import learn
+from kanon_db.algorithms.bucketization.value_model import ValueModel, learn
 from kanon_db.algorithms.ground.arrays import (
     AnyIntArray,
     BoolArray,
@@ -330,7 +330,7 @@ def model_weights(
     buckets: AnyIntArray,
     values: BucketValues,
     n_values: int,
-    random: np.random.Generator,
+    starts: Sequence[np.random.Generator],
     pulse: Pulse = UNLIMITED,
 ) -> FloatArray | None:
     """Play the deFinetti attack with a multinomial model; see :func:`.value_model.learn`.
@@ -342,28 +342,52 @@ def model_weights(
         The bucket of each record, ascending.
     values : BucketValues
     n_values : int
-    random : numpy.random.Generator
+    starts : sequence of numpy.random.Generator
+        One for each time that the model starts. Of the models that learn anything, that one counts
+        by which buckets, some 10,000 records of them, are most likely: what is published decides.
 
     Returns
     -------
     ndarray of float64, shape (n_candidates,), or None
         Of the candidates that :func:`candidates_of` lists; None where nothing is learned.
     """
-    starts = np.append(0, np.cumsum(values.sizes))
+    firsts = np.append(0, np.cumsum(values.sizes))
     its_values = np.repeat(values.value, values.count).astype(np.int32)
-    records = BucketedRecords([*qi_codes.T], its_values, starts, n_values)
-    model = learn(records, random, pulse)
-    if model is None:
+    records = BucketedRecords([*qi_codes.T], its_values, firsts, n_values)
+    models = [one for start in starts if (one := learn(records, start, pulse)) is not None]
+    if not models:
         return None
+    model = models[0] if len(models) == 1 else likeliest(models, records, starts[0], pulse)
     weights = []
     for low, high in model.parts(records):
         pulse.beat()
-        likely = model.posteriors(records.between(low, high), random)
+        likely = model.posteriors(records.between(low, high), starts[0])
         candidates = candidates_of(
-            buckets[starts[low] : starts[high]] - low, values.between(low, high)
+            buckets[firsts[low] : firsts[high]] - low, values.between(low, high)
         )
         weights.append(likely[candidates.record, candidates.value].astype(np.float64))
     return np.concatenate(weights)
+
+
+_COMPARED: Final = 10_000
+
+
+def likeliest(
+    models: Sequence[ValueModel],
+    records: BucketedRecords,
+    random: np.random.Generator,
+    pulse: Pulse = UNLIMITED,
+) -> ValueModel:
+    """Return the model by which a random sample of the buckets is most likely."""
+    chosen = random.permutation(records.starts.size - 1)
+    ends = np.cumsum(np.diff(records.starts)[chosen])
+    some = records.of_buckets(chosen[: np.searchsorted(ends, _COMPARED) + 1])
+    seed = int(random.integers(2**32))  # the same draws for each
+
+    def likelihood(model: ValueModel) -> float:
+        return model.likelihood(some, np.random.default_rng(seed), pulse)
+
+    return max(models, key=likelihood)
 
 
 def weights_of_source(

@@ -188,6 +188,12 @@ class ValueModel:
         _score(codes, self._effects, self._prior, scores)
         return scores
 
+    def likelihood(
+        self, records: BucketedRecords, random: np.random.Generator, pulse: Pulse = UNLIMITED
+    ) -> float:
+        """Return how much more likely buckets are than without any effects, in nats."""
+        return float(_gains(self, records, _seed(random), pulse)[-1])
+
     def posteriors(self, records: BucketedRecords, random: np.random.Generator) -> SingleArray:
         """Return how likely each value of its bucket is for each record.
 

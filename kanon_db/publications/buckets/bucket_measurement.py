@@ -229,7 +229,7 @@ def attack_buckets(target: MeasuredPublication) -> list[Attack]:
 _SEED: Final = 1
 """Attacks on the same publication achieve the same twice."""
 
-_MOST_STARTS: Final = 3
+_MOST_STARTS: Final = 6
 _MOST_LEARNED: Final = 1_200_000
 """Pairs of a record and a value that the second learner learns from, in all its starts."""
 
@@ -290,11 +290,10 @@ def _play(
 
     learned = [believed(learn_weights(codes, candidates, bounds.size, pulse=pulse))]
     n_starts = max(1, min(_MOST_STARTS, _MOST_LEARNED // candidates.record.size))
-    for start in random.spawn(n_starts):
-        weights = model_weights(codes, its_buckets, its_values, bounds.size, start, pulse)
-        if weights is None:
-            break
-        learned.append(believed(weights))
+    starts = random.spawn(n_starts)
+    modeled = model_weights(codes, its_buckets, its_values, bounds.size, starts, pulse)
+    if modeled is not None:
+        learned.append(believed(modeled))
     named = [scored(beliefs.named(holders)) for beliefs in learned]
     best = max(range(len(named)), key=lambda at: named[at].rate or 0)
     yield "deFinetti", named[best]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 
 import numpy as np
 import pytest
@@ -16,10 +17,12 @@ from kanon_db.algorithms.attacks import (
     SampledRows,
     SweepOrder,
     TrueValues,
+    bucket_beliefs,
     candidates_of,
     downcode,
     guess_people,
     learn_weights,
+    model_weights,
     name_rarest,
     score_guesses,
     single_out,
@@ -28,8 +31,10 @@ from kanon_db.algorithms.attacks import (
     weights_of_source,
 )
 from kanon_db.algorithms.bucketization.bucket_assignment import assign_randomly
+from kanon_db.algorithms.bucketization.buckets import BucketedRecords
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.two_size import two_size
+from kanon_db.algorithms.bucketization.value_model import learn
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray
 from kanon_db.algorithms.recoding import (
     Attribute,
@@ -191,6 +196,36 @@ def test_learners_find_correlations(random: np.random.Generator) -> None:
     candidates = candidates_of(buckets, BucketValues.of(buckets, uneven, 4))
     learned = learn_weights(codes, candidates, 4)
     assert share_right(candidates, learned, uneven, 4) > 0.9
+
+
+def test_the_start_by_which_buckets_are_likeliest_counts(
+    random: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither one that learns nothing nor one whose values have each other's effects."""
+    n, n_values = 2000, 4
+    values = random.choice(n_values, n, p=[0.4, 0.3, 0.2, 0.1])
+    codes = values.astype(np.int32)[:, np.newaxis]
+    buckets = np.arange(n) // 5
+    sat = BucketValues.of(buckets, values, n_values)
+    candidates = candidates_of(buckets, sat)
+    starts = np.append(0, np.cumsum(sat.sizes))
+    its_values = np.repeat(sat.value, sat.count).astype(np.int32)
+    right = learn(BucketedRecords([codes[:, 0]], its_values, starts, n_values), random)
+    assert right is not None
+    exchanged = replace(right, _effects=np.ascontiguousarray(right._effects[:, [1, 0, 2, 3]]))
+    for order in permutations([None, right, exchanged]):
+        left = list(order)
+        monkeypatch.setattr(bucket_beliefs, "learn", lambda *_, left=left: left.pop(0))
+        weights = model_weights(codes, buckets, sat, n_values, random.spawn(3))
+        assert not left
+        assert weights is not None
+        assert share_right(candidates, weights, values, n_values) > 0.9
+    monkeypatch.setattr(bucket_beliefs, "learn", lambda *_: exchanged)
+    weights = model_weights(codes, buckets, sat, n_values, random.spawn(2))
+    assert weights is not None
+    assert share_right(candidates, weights, values, n_values) < 0.8
+    monkeypatch.setattr(bucket_beliefs, "learn", lambda *_: None)
+    assert model_weights(codes, buckets, sat, n_values, random.spawn(3)) is None
 
 
 def test_own_record_teaches_nothing(random: np.random.Generator) -> None:
