@@ -178,8 +178,7 @@ class ValueModel:
 
     def parts(self, records: BucketedRecords) -> list[tuple[int, int]]:
         """Divide the buckets into runs whose posteriors are calculated at once."""
-        each = max(self._prior.size, len(self._features))
-        return records.parts(_NUMBERS_AT_ONCE // each)
+        return records.parts(_NUMBERS_AT_ONCE // max(self._prior.size, len(self._features)))
 
     def _scores(self, records: BucketedRecords, codes: AnyIntArray | None = None) -> SingleArray:
         if codes is None:
