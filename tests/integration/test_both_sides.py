@@ -236,6 +236,9 @@ def test_groups_of_many_wide_columns_are_those_that_occur(parties: Parties) -> N
         found = estimates.answer(
             session, "SELECT a, b, c, COUNT(*) FROM wide WHERE a < 30 GROUP BY a, b, c"
         ).rows
+        for aggregate in ("COUNT(*)", "SUM(ill)", "MAX(ill)", "COUNT(DISTINCT ill)"):
+            of_nobody = f"SELECT a, b, c, {aggregate} FROM wide WHERE a < 0 AND ill < 2"
+            assert not estimates.answer(session, f"{of_nobody} GROUP BY a, b, c").rows
         refused = []
         for query in (
             f"SELECT {', '.join(names)}, COUNT(*) FROM wide GROUP BY {', '.join(names)}",

@@ -253,7 +253,8 @@ class BucketEvidence:
                 most = _TRIED * self._opened.limits.n_answers
                 if grouping.n_combinations > LARGEST:
                     raise self._opened.limits.too_many()
-                numbers = np.zeros(0, np.int64)
+                # The first has a place in any case, since arrays have a line of some group.
+                numbers = np.zeros(1, np.int64)
                 finder = OccurringGroups(self._outcomes, grouping, condition)
                 for more in self._store.each(plan.columns, finder):
                     numbers = np.union1d(numbers, more)
