@@ -340,6 +340,7 @@ class OpenQuery:
     layout: BucketLayout | CellLayout
     lookups: tuple[Lookup, ...]
     limits: Limits
+    schema: str  # That of all published relations
     # The caller's rule of figures, beside the publication's
     asked_figures: FigureRule | None = field(default=None, kw_only=True)
     # How many rows of subqueries, which were answered first, stand in it as constants
@@ -373,8 +374,7 @@ class OpenQuery:
         from kanon_db.publications.codes import CodeTables, Store
 
         name, described = self.publication.name, self.publication.layout
-        schema = published_schema(self.session)
-        return Store(self.session, CodeTables.of(self.session, schema, name, described))
+        return Store(self.session, CodeTables.of(self.session, self.schema, name, described))
 
     def weights(
         self, attribute: str, needed: BoolArray, n_groups: int, *, is_summed: bool
@@ -552,7 +552,7 @@ def _open_text(
     session: Session, text: QueryText, schema: str, figures: FigureRule | None, name: str | None
 ) -> OpenQuery:
     """Look up the names of a query, and check it."""
-    entry = find_asked(session, text.publication, name, _answers)
+    entry = find_asked(session, schema, text.publication, name, _answers)
     require_whole(entry)
     if not _answers(entry.kind):
         raise refusal(
@@ -565,8 +565,9 @@ def _open_text(
     checked, lookups = check_query(text, layout, tables)
     _require_codes(entry, checked)
     opened = OpenQuery(
-        session, text, checked, entry, layout, lookups, Limits.of(session), asked_figures=figures
-    )
+        session, text, checked, entry, layout, lookups, Limits.of(session), schema,
+        asked_figures=figures,
+    )  # fmt: skip
     _require_readable_constants(opened)
     _require_readable_patterns(opened)
     with opened.frugal():

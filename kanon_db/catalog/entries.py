@@ -470,6 +470,8 @@ FROM kanon.publications WHERE name = $1::text
 """
 
 
+_STATE = "SELECT state FROM kanon.publications WHERE name = $1::text"
+
 _PLAIN: Final = ("parameters", "layout", "promise", "metrics")
 
 
@@ -477,16 +479,18 @@ def find_publication(session: Session, name: str) -> Publication:
     """Look up a publication that the current role may read, and lock it in this transaction."""
     # A replacement drops relations whose new ones an older snapshot does not see. So the
     # publication is locked against it (as by any SELECT), and then looked up again.
-    found = _entry(session, name)
-    if found["state"] == "whole":
+    schema = published_schema(session)
+    is_locked = _look_up(session, _STATE, name)["state"] == "whole"
+    if is_locked:
         # Its relations belong to kanon_owner, so that planning a query runs nobody's code.
-        relation = session.identifier(published_schema(session), name)
-        session.fetch(f"SELECT FROM {relation} LIMIT 0")
-        found = _entry(session, name)
+        session.fetch(f"SELECT FROM {session.identifier(schema, name)} LIMIT 0")
+    found = _look_up(session, _ENTRY, name, schema)
     described = {key: json.loads(found[key]) for key in _PLAIN}
     others = ("name", "kind", "method", "source", "records", "guarantee")
     publication = Publication(
-        **{key: found[key] for key in others}, **described, is_whole=found["state"] == "whole"
+        **{key: found[key] for key in others},
+        **described,
+        is_whole=is_locked and found["state"] == "whole",
     )
     if publication.is_whole:
         _require_sound(publication, found["bytes"], json.loads(found["columns"]))
@@ -505,15 +509,19 @@ _MOST_SHOWN: Final = 6
 
 
 def find_asked(
-    session: Session, relation: RelationText, named: str | None, answers: Callable[[str], bool]
+    session: Session,
+    schema: str,
+    relation: RelationText,
+    named: str | None,
+    answers: Callable[[str], bool],
 ) -> Publication:
     """Find the publication that a query asks: that of FROM, or one of the source that FROM names.
 
     Raises UnsupportedQueryError, which names the publications of a source that may be read.
     """
-    # `answers`: whether publications of a kind do. Of a source with no such publication, nothing
-    # is told that is not told of a relation that does not exist.
-    schema = published_schema(session)
+    # `schema`: that of all published relations. `answers`: whether publications of a kind do. Of a
+    # source with no such publication, nothing is told that is not told of a relation that does not
+    # exist.
     is_plain = relation.schema == schema
     if is_plain and named in (None, relation.name):
         with suppress(NotFoundError):
@@ -689,8 +697,9 @@ def _unsound(publication: Publication, what: str) -> NotFoundError:
     )
 
 
-def _entry(session: Session, name: str) -> Row:
-    rows = session.fetch(_ENTRY, name, published_schema(session))
+def _look_up(session: Session, statement: str, name: str, *values: str) -> Row:
+    """Read what a statement says of a publication that the current role may read."""
+    rows = session.fetch(statement, name, *values)
     if not rows:
         raise NotFoundError(
             "there is no such publication, or you may not read it",

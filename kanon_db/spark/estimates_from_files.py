@@ -182,8 +182,9 @@ def _ask(
             of_kind = SparkBucketQuery if shape == "buckets" else SparkQuery
             rule = FIGURES.read(figures or {}, "figures")
             opened = of_kind(
-                reading, one, checked, publication, layout, (), Limits(_MEMORY), asked_figures=rule
-            )
+                reading, one, checked, publication, layout, (), Limits(_MEMORY), SCHEMA,
+                asked_figures=rule,
+            )  # fmt: skip
             _require_dates_as_keys(opened)
             if isinstance(layout, CellLayout):
                 return row_query(opened, layout, (folder / manifest.release).path)
