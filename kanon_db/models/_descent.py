@@ -24,27 +24,9 @@ def forward(
     key: jax.Array | None = None,
     dropout: float = 0.0,
 ) -> jax.Array:
-    """Return the logits of one network, as :func:`kanon_db.models._network.logits`.
-
-    Parameters
-    ----------
-    architecture : Architecture
-    parameters : list of jax.Array
-    inputs : jax.Array, shape (n_rows, *shape)
-    key : jax.Array, optional
-        Randomness of the dropout; without a key nothing is left out.
-    dropout : float
-        Share of the outputs of an image's first dense layer that are left out.
-
-    Returns
-    -------
-    jax.Array, shape (n_rows, classes)
-
-    Notes
-    -----
-    Convolutions are products of matrices of patches: side by side for many networks, XLA's own
-    convolutions are slow on CPUs.
-    """
+    """Return the logits of one network, as :func:`._network.logits`; a `key` draws the dropout."""
+    # Convolutions are products of matrices of patches: side by side for many networks, XLA's own
+    # convolutions are slow on CPUs. Without a key, nothing is left out.
     left = iter(parameters)
     values = inputs
     for layer in architecture.layers:

@@ -98,37 +98,12 @@ class Architecture:
 
 
 def network_for(shape: Sequence[int], classes: int) -> Architecture:
-    """Return the architecture for inputs of a shape.
-
-    Parameters
-    ----------
-    shape : sequence of int
-        Shape of one input: its length, or the height, width and channels of an image.
-    classes : int
-        At least two.
-
-    Raises
-    ------
-    InvalidParameterError
-        If there are fewer than two classes, or an image is smaller than 4 x 4.
-
-    Notes
-    -----
-    **Source:** [TH] Table 4.1 for images: 32 filters and 200 units for one channel (MNIST), 64 and
-    256 for several (CIFAR10), without padding, as in N. Carlini, D. Wagner, *Towards evaluating
-    the robustness of neural networks*, S&P 2017. Two deviations: nothing would be left of an image
-    with a side below 16, so its convolutions keep the size, with a quarter of the filters and half
-    of the units; and rows get a perceptron of two layers of 64 and 32 units.
-
-    Examples
-    --------
-    >>> network_for((28, 28, 1), 10).sizes()
-    [21632, 18432, 4608, 3200, 2048, 512, 200, 200, 10]
-    >>> network_for((8, 8, 1), 10).sizes()
-    [512, 512, 128, 128, 128, 32, 100, 100, 10]
-    >>> network_for((14,), 2).sizes()
-    [64, 32, 2]
-    """
+    """Return the architecture for inputs of a shape: a length, or height, width and channels."""
+    # [TH] Table 4.1 for images: 32 filters and 200 units for one channel (MNIST), 64 and 256 for
+    # several (CIFAR10), without padding, as in N. Carlini, D. Wagner, Towards evaluating the
+    # robustness of neural networks, S&P 2017. Two deviations: nothing would be left of an image
+    # with a side below 16, so its convolutions keep the size, with a quarter of the filters and
+    # half of the units; and rows get a perceptron of two layers of 64 and 32 units.
     if classes < 2:
         raise InvalidParameterError(
             "a model needs two classes or more", detail=f"classes = {classes}"
@@ -347,15 +322,11 @@ class Feature:
 
 @dataclass(frozen=True)
 class Encoding:
-    """Encodes rows as inputs of a model.
+    """Encodes rows as inputs of a model."""
 
-    Notes
-    -----
-    Fitted ranges and categories tell about people: a range can show the highest income, a category
-    that somebody has it. All members share the encoding, so a budget for votes does not cover what
-    is fitted. Declare ranges and categories that anybody may know; :attr:`is_declared` says whether
-    all are declared.
-    """
+    # Fitted ranges and categories tell about people: a range can show the highest income, a
+    # category that somebody has it. All members share the encoding, so a budget for votes does not
+    # cover what is fitted.
 
     features: tuple[Feature, ...]  # In the order of the inputs
 
@@ -369,29 +340,10 @@ class Encoding:
         categories: Mapping[str, Sequence[str]] | None = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
     ) -> Encoding:
-        """Make the encoding of columns, and fit what is not declared.
-
-        Parameters
-        ----------
-        columns : mapping
-            Values of each column; read only where nothing is declared.
-        kinds : mapping
-            'numeric', 'categorical' or 'array' for each column to use, in this order.
-        ranges : mapping, optional
-            Lowest and highest number of a column. By default, a numeric column has the mean and
-            three standard deviations to each side (cut at the lowest and highest number), an array
-            its lowest and highest number.
-        categories : mapping, optional
-            Categories of a column; by default the 100 most frequent ones.
-        shapes : mapping, optional
-            Shape of an array: a length, or height, width and channels; by default the length of
-            the first array.
-
-        Raises
-        ------
-        InvalidParameterError
-            If a kind is unknown, a range is empty, or nothing can be learned from a column.
-        """
+        """Make the encoding of the columns that `kinds` names, and fit what is not declared."""
+        # By default a numeric column has the mean and three standard deviations to each side (cut
+        # at the lowest and highest number), an array its lowest and highest number and the length
+        # of the first one, and a categorical column its 100 most frequent categories.
         ranges, categories, shapes = ranges or {}, categories or {}, shapes or {}
         features = []
         for name, kind in kinds.items():
@@ -529,14 +481,10 @@ RATES: Final[Mapping[Descent, float]] = {"adam": 0.002, "momentum": 0.01}
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """Settings of the training of members.
+    """Settings of the training of members: but for Adam, those of [TH] Table 4.2."""
 
-    Notes
-    -----
-    All but Adam is from [TH] Table 4.2. A temperature T divides the gradient by T: Adam is
-    indifferent to its scale, and descent with momentum is slow where T is high. The table's 3,000
-    epochs are 27,000 steps a member.
-    """
+    # A temperature T divides the gradient by T: Adam is indifferent to its scale, and descent with
+    # momentum is slow where T is high. The table's 3,000 epochs are 27,000 steps a member.
 
     steps: int = 1500  # Batches that each member sees
     batch: int = 128

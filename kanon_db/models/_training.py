@@ -29,32 +29,12 @@ _VALUES_AT_ONCE = 4e7  # numbers kept for the gradients of all members: 160 MB
 def parts_of(
     n_records: int, n_parts: int, generator: np.random.Generator, groups: AnyIntArray | None = None
 ) -> IntArray:
-    """Put each record into one of several disjoint parts at random.
+    """Put each record into one of several disjoint parts at random; all of a person into one.
 
-    Parameters
-    ----------
-    n_records, n_parts : int
-    generator : numpy.random.Generator
-    groups : ndarray of int, shape (n_records,), optional
-        Number of each record's person, from 0 without gaps; all records of a person get into one
-        part.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_records,)
-        Numbers of parts from 0. People are shuffled and dealt, so that the sizes of parts differ by
-        one person at most, and depend on nobody's values.
-
-    Raises
-    ------
-    InvalidParameterError
-        If there are more parts than people.
-
-    Examples
-    --------
-    >>> np.bincount(parts_of(7, 3, np.random.default_rng())).tolist()
-    [3, 2, 2]
+    `groups` (n_records,): the number of each record's person, from 0 without gaps.
     """
+    # People are shuffled and dealt, so that the sizes of parts differ by one person at most, and
+    # depend on nobody's values.
     owners = np.arange(n_records) if groups is None else groups
     n_people = int(owners.max(initial=-1)) + 1
     if n_people < n_parts:
@@ -82,59 +62,18 @@ def train(
     generator: np.random.Generator | None = None,
     pulse: Pulse = UNLIMITED,
 ) -> Iterator[Member]:
-    """Train the members of an ensemble.
+    """Train the members of an ensemble; yield each as soon as it is trained.
 
-    Parameters
-    ----------
-    inputs : ndarray of float32, shape (n_records, *shape)
-        From :meth:`kanon_db.models._network.Encoding.encode`.
-    labels : ndarray of int, shape (n_records,)
-        Classes from 0.
-    classes : int
-        The number of classes, with those that no record has.
-    members : int
-    temperatures : sequence of float, optional
-        A temperature for each member; by default those of the thesis, repeated from 10 on.
-    parts : ndarray of int64, shape (n_records,), optional
-        Parts from :func:`parts_of`: member i sees part i only. By default, all members see all
-        records.
-    people : int, optional
-        The number of people in the records; by default, that of the records.
-    settings : MemberTraining, optional
-    architecture : Architecture, optional
-        By default :func:`kanon_db.models._network.network_for`.
-    generator : numpy.random.Generator, optional
-        By default seeded by the operating system.
-    pulse : Pulse
-        Gets a beat every few hundredths of a second, and the share of steps that are done. The
-        training fails when the pulse's time is over.
-
-    Yields
-    ------
-    Member
-        Each member as soon as it is trained; several are trained at once if memory allows.
-
-    Raises
-    ------
-    ServerError
-        If JAX or optax is missing.
-    InfeasibleError
-        If the time is over.
-    InvalidParameterError
-        If a part has no records.
-
-    Notes
-    -----
-    **Source:** [TH] 4.2.3 and 4.3.1: members differ in the temperature of their softmax, and, with
-    disjoint parts, in their records. Only the high temperature in training is taken from
-    Defensive Distillation (N. Papernot et al., S&P 2016): members learn from the true classes, not
-    from a teacher's probabilities. The answer is the largest logit, which no temperature changes.
-
-    **What a person changes.** The size of batches depends on the number of people, not on the
-    number of their records. Apart from it, a member sees only its own records and its own random
-    numbers. So replacing one person by another changes one member only, however many records
-    either has.
+    Shapes: `inputs` (n_records, *shape), `labels` (n_records,), `parts` (n_records,).
     """
+    # [TH] 4.2.3 and 4.3.1: members differ in the temperature of their softmax, by default those of
+    # the thesis, repeated, and, with disjoint parts, in their records: member i sees part i only.
+    # Only the high temperature in training is taken from Defensive Distillation (N. Papernot et
+    # al., S&P 2016): members learn from the true classes, not from a teacher's probabilities. The
+    # answer is the largest logit, which no temperature changes. The size of batches depends on the
+    # number of people, not of their records. Apart from it, a member sees only its own records and
+    # its own random numbers: replacing one person by another changes one member only, however many
+    # records either has.
     try:
         from kanon_db.models._descent import GradientDescent
     except ImportError:

@@ -33,27 +33,11 @@ class VoteRandomness(Protocol):
 
 
 def discrete_gaussian(variance: Fraction, n: int, random: VoteRandomness) -> IntArray:
-    """Draw whole numbers x with probabilities proportional to exp(-x^2 / (2 variance)).
-
-    Parameters
-    ----------
-    variance : Fraction
-        sigma^2, above 0.
-    n : int
-        The number of draws.
-    random : VoteRandomness
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-
-    Notes
-    -----
-    **Source:** Canonne, Kamath, Steinke, *The discrete Gaussian for differential privacy*, NeurIPS
-    2020, Algorithms 1 to 3. All arithmetic is on whole numbers; no probability is rounded. How many
-    microseconds a draw takes depends on the number drawn, so whoever can time single draws learns
-    something of them.
-    """
+    """Draw `n` whole numbers x with probabilities proportional to exp(-x^2 / (2 variance))."""
+    # C. Canonne, G. Kamath, T. Steinke, The discrete Gaussian for differential privacy, NeurIPS
+    # 2020, Algorithms 1 to 3. All arithmetic is on whole numbers; no probability is rounded. How
+    # long a draw takes depends on the number drawn, so whoever can time single draws learns
+    # something of them.
     sampler = _DiscreteGaussianSampler(random)
     return np.fromiter((sampler.gaussian(variance) for _ in range(n)), dtype=np.int64, count=n)
 
@@ -137,24 +121,9 @@ def count_votes(labels: AnyIntArray, classes: int) -> IntArray:
 
 
 def vote(labels: AnyIntArray, classes: int) -> Votes:
-    """Let the members vote.
-
-    Parameters
-    ----------
-    labels : ndarray of int, shape (n_members, n_rows)
-    classes : int
-
-    Notes
-    -----
-    **Source:** [TH] 4.2.3, equation 4.2.5: the answer is that of the largest set of members that
-    agree. The thesis does not mention ties; here the class with the lowest number wins them.
-
-    Examples
-    --------
-    >>> votes = vote(np.array([[0, 1], [2, 1], [2, 0], [0, 1]]), 3)
-    >>> votes.winner.tolist(), votes.share.tolist()
-    ([0, 1], [0.5, 0.75])
-    """
+    """Let the members vote; `labels` (n_members, n_rows) are the most probable class of each."""
+    # [TH] 4.2.3, equation 4.2.5: the largest set of members that agree answers. The thesis does not
+    # mention ties; here the class with the lowest number wins them.
     counts = count_votes(labels, classes)
     return Votes(counts.argmax(axis=1), counts.max(axis=1, initial=0) / len(labels))
 
@@ -164,46 +133,17 @@ def noisy_vote(
 ) -> Votes:
     """Let the members vote, with noise on the number of votes for each class.
 
-    Parameters
-    ----------
-    labels : ndarray of int, shape (n_members, n_rows)
-        The members must be trained on disjoint parts; otherwise nothing is promised.
-    classes : int
-        Declared, not learned from the records.
-    sigma : int
-        Parameter of the noise, at least 1: about its standard deviation, in votes.
-    random : VoteRandomness, optional
-        The operating system's generator by default.
-
-    Returns
-    -------
-    Votes
-        The share is that of the noisy votes, within 0 and 1.
-
-    Raises
-    ------
-    InvalidParameterError
-        If sigma is no whole number, or below 1.
-
-    Notes
-    -----
-    **Source:** N. Papernot et al., *Scalable private learning with PATE*, ICLR 2018 (GNMax), with
-    the discrete Gaussian of C. Canonne, G. Kamath, T. Steinke, *The discrete Gaussian for
-    differential privacy*, NeurIPS 2020, in place of the continuous one: votes plus noise are whole
-    numbers, drawn without rounding, so that the attack on floating-point noise (Mironov 2012) has
-    nothing to work on.
-
-    **What it promises.** Someone whose records are replaced changes one part, thus one member,
-    thus at most one vote: from one class to another. The counts of a row then change by at most
-    sqrt(2) in L2. With independent discrete Gaussian noise of parameter sigma on each count, the
-    noisy counts of a row satisfy zero-concentrated differential privacy with
-    rho = (sqrt(2))^2 / (2 sigma^2) = 1 / sigma^2 (Canonne, Kamath, Steinke, Theorem 14). Winner and
-    share are computed from these alone, so they satisfy it, too (post-processing). Rows add up:
-    :mod:`kanon_db.models._votes`.
-
-    It holds if nothing else that the reader sees, or that all members share, was made from the
-    records: the encoding needs declared ranges and categories.
+    `labels` (n_members, n_rows), of disjoint parts; `sigma`: about the noise's standard deviation.
     """
+    # GNMax (N. Papernot et al., Scalable private learning with PATE, ICLR 2018) with the discrete
+    # Gaussian in place of the continuous one: the attack on floating-point noise (I. Mironov 2012)
+    # has nothing to work on. Someone whose records are replaced changes one part, thus one member,
+    # thus at most one vote, from one class to another: the counts of a row by sqrt(2) in L2. So the
+    # noisy counts of a row satisfy zero-concentrated differential privacy with rho = sqrt(2)^2 / (2
+    # sigma^2) = 1 / sigma^2 (Canonne, Kamath, Steinke, Theorem 14), and so do winner and share,
+    # which are computed from these alone (their share within 0 and 1). Rows add up. It holds if
+    # nothing else that the reader sees, or that all members share, was made from the records:
+    # classes, ranges and categories must be declared.
     if not isinstance(sigma, int) or sigma < 1:
         raise InvalidParameterError(
             "the noise on votes must be a whole number from 1", detail=f"sigma = {sigma}"
@@ -220,33 +160,15 @@ def noisy_inputs(
 ) -> Float32Array:
     """Add Laplace noise to inputs, so that whatever a network makes of them is noisy.
 
-    Parameters
-    ----------
-    inputs : ndarray of float32
-    scale : float
-        Parameter b of the Laplace distribution, in units of the encoded input; the standard
-        deviation is sqrt(2) b. With 0, inputs stay as they are.
-    random : VoteRandomness, optional
-        The operating system's generator by default.
-
-    Notes
-    -----
-    **Source:** [TH] 4.2.2, equations 4.2.3 and 4.2.4; as there, each member of an ensemble gets
-    noise of its own. Unlike noise on logits, noise on inputs cannot be averaged away exactly: the
-    mean of a network's answers is not its answer to the mean. How close averages get is measured in
-    docs/understand/model-robustness.md.
-
-    This is no differential privacy: nothing about the people in the source rests on it, so that
-    the gaps of floating-point Laplace noise (I. Mironov, *On significance of the least significant
-    bits for differential privacy*, CCS 2012) tell nothing of them. Noise that privacy rests on is
-    drawn in whole numbers (:func:`kanon_db.models._votes.noisy_vote`). The noise is from
-    the operating system so that no one who learns a seed or a state can subtract it.
-
-    Examples
-    --------
-    >>> noisy_inputs(np.zeros((2, 3), np.float32), 0.0).tolist()
-    [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+    `scale`: b, in units of the encoded input; the standard deviation is sqrt(2) b.
     """
+    # [TH] 4.2.2, equations 4.2.3 and 4.2.4; each member of an ensemble gets noise of its own.
+    # Unlike noise on logits, it cannot be averaged away exactly: the mean of a network's answers is
+    # not its answer to the mean (docs/understand/model-robustness.md measures how close averages
+    # get). It is no differential privacy, so that the gaps of floating-point Laplace noise (I.
+    # Mironov, CCS 2012) tell nothing of people; noise that privacy rests on is drawn in whole
+    # numbers. It is from the operating system, so that no one who learns a seed or a state can
+    # subtract it.
     if not scale:
         return inputs
     drawn = np.frombuffer((random or SecureRandom()).bytes(4 * inputs.size), dtype=np.uint32)
@@ -260,31 +182,11 @@ MOST_VOTES = 10**9
 
 
 def epsilon_after(votes: int, delta: float, noise: int) -> float:
-    """Return the epsilon that a number of noisy votes costs.
-
-    Parameters
-    ----------
-    votes : int
-        Rows classified by all questions together.
-    delta : float
-    noise : int
-        The sigma of :func:`kanon_db.models._votes.noisy_vote`.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a parameter is out of range.
-    ServerError
-        If dp-accounting is missing.
-
-    Notes
-    -----
-    For replacing all records of one person, whatever the votes were (no data-dependent bound). A
-    vote satisfies zCDP with rho = 1 / noise^2, thus Rényi differential privacy of every order a
-    with a / noise^2: the same as continuous Gaussian noise of the multiplier noise / sqrt(2), which
-    is what dp-accounting is asked about. It composes them and finds the best order for delta. Its
-    other accountants must not be used here: they assume continuous noise.
-    """
+    """Return the epsilon that `votes` rows cost, of noise with the sigma of :func:`noisy_vote`."""
+    # For replacing all records of one person, whatever the votes were. A vote satisfies zCDP with
+    # rho = 1 / noise^2, thus Renyi differential privacy of every order a with a / noise^2: the same
+    # as continuous Gaussian noise of the multiplier noise / sqrt(2), which is what dp-accounting is
+    # asked about. Its other accountants must not be used here: they assume continuous noise.
     _check_budget(delta, noise)
     if votes < 0:
         raise InvalidParameterError("there cannot be fewer than 0 votes", detail=f"{votes}")
@@ -390,19 +292,9 @@ def epsilon_of_answers(answers: int, delta: float, noise: int) -> float:
 
 
 def best_threshold(inside: FloatArray, outside: FloatArray) -> float:
-    """Learn the score from which to guess that someone was in the source.
+    """Learn from which score on to guess that someone was in the source; infinity: of nobody.
 
-    Parameters
-    ----------
-    inside, outside : ndarray of float64
-        Scores of people in the source and of others, none of whom is guessed about: one half of the
-        people, or those of a shadow model, which the attacker trained.
-
-    Returns
-    -------
-    float
-        The threshold with the highest balanced accuracy: guess *inside* at or above it. Infinity if
-        it is best to guess *outside* for everybody.
+    The scores are of people who are not guessed about: balanced accuracy is highest for them.
     """
     _check_scores(inside, outside)
     candidates = np.unique(np.concatenate([inside, outside]))
@@ -416,85 +308,35 @@ def best_threshold(inside: FloatArray, outside: FloatArray) -> float:
 def membership_rate(inside: FloatArray, outside: FloatArray, threshold: float) -> float:
     """Return the rate of right guesses by a threshold, if half of the people are in the source.
 
-    Parameters
-    ----------
-    inside, outside : ndarray of float64
-        Scores, such as the share of members that agree with the true class, or its probability.
-    threshold : float
-        From :func:`best_threshold`, of other people.
-
-    Returns
-    -------
-    float
-        Balanced accuracy: 0.5 is as good as a coin.
-
-    Notes
-    -----
-    **Source:** S. Yeom et al., *Privacy risk in machine learning*, CSF 2018; with thresholds of
-    shadow models, R. Shokri et al., *Membership inference attacks against machine learning models*,
-    S&P 2017. One attack that fails shows little; the bound holds against all.
-
-    Examples
-    --------
-    >>> membership_rate(np.array([0.9, 0.8]), np.array([0.7, 0.9]), 0.75)
-    0.75
+    0.5 is as good as a coin. The threshold is from :func:`best_threshold`, of other people.
     """
+    # S. Yeom et al., Privacy risk in machine learning, CSF 2018; with thresholds of shadow models,
+    # R. Shokri et al., Membership inference attacks against machine learning models, S&P 2017. One
+    # attack that fails shows little; the bound holds against all.
     _check_scores(inside, outside)
     right = (inside >= threshold).mean() + (outside < threshold).mean()
     return float(right) / 2
 
 
 def calibrate_scores(own: FloatArray, reference: FloatArray) -> FloatArray:
-    """Compare a model's outputs for people with those of models that were not trained on them.
+    """Compare logits for people with those of models that were not trained on them.
 
-    Parameters
-    ----------
-    own : ndarray of float64, shape (n_people,)
-        Logits or log-odds of the true class, from the model under attack.
-    reference : ndarray of float64, shape (n_models, n_people)
-        The same from shadow models that were trained without them.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_people,)
-        Scores for :func:`membership_rate`.
-
-    Notes
-    -----
-    **Source:** N. Carlini et al., *Membership inference attacks from first principles*, S&P 2022,
-    the offline form, with one spread for all people. With disjoint parts, the members that were not
-    trained on someone are such shadow models.
+    `own` (n_people,), `reference` (n_models, n_people): logits or log-odds of the true class.
     """
+    # N. Carlini et al., Membership inference attacks from first principles, S&P 2022, the offline
+    # form, with one spread for all people. With disjoint parts, the members that were not trained
+    # on someone are such shadow models.
     spread = float((reference - reference.mean(axis=0)).std()) or 1.0
     scores: FloatArray = (own - reference.mean(axis=0)) / spread
     return scores
 
 
 def highest_rate(epsilon: float, delta: float = 0.0) -> float:
-    """Return the highest rate that any attack can reach under a budget.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        Cost of all answers that the attacker sees, for one person's records.
-
-    Returns
-    -------
-    float
-        Balanced accuracy; 1 if the budget bounds nothing.
-
-    Notes
-    -----
-    (epsilon, delta)-differential privacy is a region of error rates: true positives minus false
-    positives are at most (e^epsilon - 1 + 2 delta) / (e^epsilon + 1) (P. Kairouz, S. Oh, P.
-    Viswanath, *The composition theorem for differential privacy*, ICML 2015). This holds for a
-    person's presence as for any other pair of neighbors of the guarantee.
-
-    Examples
-    --------
-    >>> highest_rate(0.0), round(highest_rate(1.0), 3)
-    (0.5, 0.731)
-    """
+    """Return the highest balanced accuracy that any attack can reach under a budget."""
+    # (epsilon, delta)-differential privacy is a region of error rates: true positives minus false
+    # positives are at most (e^epsilon - 1 + 2 delta) / (e^epsilon + 1) (P. Kairouz, S. Oh, P.
+    # Viswanath, The composition theorem for differential privacy, ICML 2015). This holds for a
+    # person's presence as for any other pair of neighbors of the guarantee.
     if epsilon > 700:
         return 1.0
     advantage = (exp(epsilon) - 1 + 2 * delta) / (exp(epsilon) + 1)

@@ -185,30 +185,12 @@ class _Question:
 
 
 def answer_question(session: Session, given: Mapping[str, Any], inputs: bytes | None) -> Any:
-    """Let the members vote, and pay for the answers.
+    """Let the members vote, and pay for the answers, with the rights of the publications' owner.
 
-    Whatever can be refused is refused before it is paid for, and the payment is on disk before
-    anything is answered, so that a crash does not undo it.
-
-    Parameters
-    ----------
-    session : Session
-        Session in the server, with the rights of the owner of publications.
-    given : mapping
-        Result of `kanon.owner_classify`.
-    inputs : bytes
-        Encoded rows: float32 in the machine's byte order.
-
-    Returns
-    -------
-    dict
-        ``winners`` (numbers of labels), ``shares``, ``logits`` or None, and ``left``: the answers
-        that the role has left, or None if they are not counted.
-
-    Raises
-    ------
-    KanonError
+    `given`: of `kanon.owner_classify`; `inputs`: encoded rows, float32 in the machine's order.
     """
+    # Whatever can be refused is refused before it is paid for, and the payment is on disk before
+    # anything is answered, so that a crash does not undo it.
     request = _Question(
         given["members"],
         json.loads(given["layout"]),

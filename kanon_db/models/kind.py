@@ -542,19 +542,7 @@ _ROUNDING: Final = 1e-5
 def examine_model(session: Session, publication: Publication, *, is_new: bool) -> Examination:
     """Check what a model promises, and measure it.
 
-    Parameters
-    ----------
-    session : Session
-        Session of a role that may read the publication.
-    publication : Publication
-    is_new : bool
-        Whether the role may read the members; otherwise it asks their owner about them.
-
-    Returns
-    -------
-    Examination
-        Metrics: ``records`` of the training, ``members``, ``labels``, ``features`` and, with a
-        budget, the ``answers`` that each reader role may get.
+    `is_new`: whether the role may read the members; otherwise it asks their owner about them.
     """
     layout = publication.layout
     stored = (
@@ -654,12 +642,9 @@ def _check_spent(budgets: list[Mapping[str, Any]]) -> list[Check]:
 
 
 def attack_model(target: AttackTarget) -> Sequence[Attack]:
-    """Guess labels of people in the source, and repeat how well their presence was guessed.
-
-    Labels are guessed by asking, for records of the source as it is today. Guesses of presence can
-    only be scored while it is known which member was trained on whom: they were measured during the
-    training (:func:`kanon_db.models.methods.measure_members`).
-    """
+    """Guess labels of people in the source, by asking for its records as they are today."""
+    # Guesses of presence can only be scored while it is known which member was trained on whom:
+    # they were measured during the training (`measure_members`), and are repeated here.
     publication = target.publication
     layout, metrics = publication.layout, publication.metrics
     inputs, labels = read_sample(target, encoding_of(layout))

@@ -43,28 +43,13 @@ def measure_members(
     random: SecureRandom,
     pulse: Pulse,
 ) -> dict[str, float]:
-    """Measure a model on records of the source.
+    """Measure a model on records of the source: accuracies, and the rates of membership guesses.
 
-    Parameters
-    ----------
-    members : sequence of Member
-    inputs : ndarray of float32, shape (n_records, *shape)
-    labels : ndarray of int, shape (n_records,)
-    parts : ndarray of int64, shape (n_records,), or None
-        The member that was trained on each record; None if all members were.
-    budget : Budget or None
-    random : SecureRandom
-    pulse : Pulse
-
-    Returns
-    -------
-    dict of str to float
-        ``vote_accuracy`` and ``member_accuracy`` (if possible, of members that were not trained on
-        the record). With disjoint parts also ``membership_rate_of_votes`` and
-        ``membership_rate_of_a_member``, the rates of right guesses of somebody's presence: one of
-        two ensembles has the member that was trained on the person, the other has a member that was
-        not in its place.
+    `parts` (n_records,): the member that was trained on each record; None if all members were.
     """
+    # If possible, `member_accuracy` is of members that were not trained on the record. For the
+    # membership rates, which disjoint parts have, one of two ensembles has the member that was
+    # trained on the person, the other has a member that was not in its place.
     n = len(labels)
     drawn = random.generator().choice(n, min(n, MOST_MEASURED), replace=False)
     labels, inputs = labels[drawn], inputs[drawn]
