@@ -83,34 +83,10 @@ def export(
 ) -> ExportReport:
     """Write a relation of a publication to a file, which is there once it is whole, or not at all.
 
-    Parameters
-    ----------
-    session : PsycopgSession
-        In a transaction of the reader's.
-    name : str
-        The publication.
-    path : Path
-        The file; a name that ends in ``.csv``, ``.csv.gz`` or ``.parquet`` says its format.
-    relation : str
-        One of `RELATIONS`.
-    file_format : str, optional
-        One of `FORMATS`, for other names.
-    replace : bool
-        Whether to overwrite the file.
-    figures : FigureRule, optional
-        A rule beside that of the publication: counts and weights of buckets are figures.
-
-    Raises
-    ------
-    KanonError
-        Where the role may not read it, the file is there or cannot be written, or Parquet needs the
-        extra ``parquet``.
-
-    Notes
-    -----
-    Rows are sorted by their own columns, so that their order tells nothing that they do not.
-    Memory is bounded, however many there are.
+    `figures`: a rule beside that of the publication: counts and weights of buckets are figures.
     """
+    # Rows are sorted by their own columns, so that their order tells nothing that they do not.
+    # Memory is bounded, however many there are.
     started = time.perf_counter()
     path = path.resolve()
     chosen = _format_of(path, file_format)

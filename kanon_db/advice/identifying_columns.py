@@ -44,25 +44,9 @@ class Unique:
 
 
 def unique_records(codes: CodeArray, *, pulse: Pulse = UNLIMITED) -> Iterator[Unique]:
-    """Count the records that have combinations of values that no other has.
+    """Count records whose values no other has in all columns, each one, each pair, and each three.
 
-    Parameters
-    ----------
-    codes : ndarray of int32, shape (n_records, n_columns)
-        Not negative.
-    pulse : Pulse
-        When its time is over, the other combinations are left out.
-
-    Yields
-    ------
-    Unique
-        For all columns together, for each single one, each pair, and each three of them.
-
-    Examples
-    --------
-    >>> codes = np.array([[0, 0], [0, 1], [1, 0], [1, 0]], dtype=np.int32)
-    >>> [(found.columns, found.records) for found in unique_records(codes)]
-    [((0, 1), 2), ((0,), 0), ((1,), 1)]
+    `codes` (n_records, n_columns); when the pulse's time is over, other combinations are left out.
     """
     n_columns = codes.shape[1]
     everything = tuple(range(n_columns))

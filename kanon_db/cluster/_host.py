@@ -127,34 +127,9 @@ def run(
     keep_open: Sequence[int] = (),
     check: bool = True,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program with a minimal environment, as another OS user if the caller is root.
+    """Run a program with a minimal environment, as the OS user `account` if the caller is root.
 
-    Parameters
-    ----------
-    arguments : sequence of str
-        The program and its arguments; no shell is involved.
-    account : pwd.struct_passwd, optional
-        The user to run as; ignored unless the caller is root.
-    cwd : Path
-        Working directory, which that user must be able to enter.
-    environment : mapping of str to str, optional
-        Variables beside ``PATH``, ``HOME`` and ``LC_ALL``.
-    stdin : str
-        Text for its standard input.
-    keep_open : sequence of int
-        File descriptors that the program inherits.
-    check : bool
-        Whether a failure raises.
-
-    Returns
-    -------
-    subprocess.CompletedProcess
-        With the captured output as text.
-
-    Raises
-    ------
-    ServerError
-        The program failed (with ``check``) or could not be started.
+    `environment`: beside PATH, HOME and LC_ALL; `keep_open`: descriptors that it inherits.
     """
     name = Path(arguments[0]).name
     other = account if account is not None and os.geteuid() == 0 else None

@@ -72,20 +72,12 @@ class Places:
 
 
 class ClusterFolder:
-    """The folder given with ``--dir``, and everything elsewhere that belongs to it.
+    """The folder given with ``--dir``, and everything elsewhere that belongs to it."""
 
-    Parameters
-    ----------
-    path : Path
-        The folder; it need not exist.
-
-    Notes
-    -----
-    Nobody but the caller and root can change the way to the folder, or what lies directly in it:
-    `require_trusted` refuses other folders before anything there is read or written. If the caller
-    is root, the server's OS user owns what is in the data directory and in the socket's, so nothing
-    is written there, and links in them are not followed.
-    """
+    # Nobody but the caller and root can change the way to the folder, or what lies directly in it:
+    # `require_trusted` refuses other folders before anything there is read or written. If the
+    # caller is root, the server's OS user owns what is in the data directory and in the socket's,
+    # so nothing is written there, and links in them are not followed.
 
     def __init__(self, path: Path) -> None:
         self._given = Path(path).absolute()
@@ -97,17 +89,7 @@ class ClusterFolder:
     def locked(self) -> Iterator[int]:
         """Keep other processes from starting, stopping or destroying the same cluster.
 
-        The folder is created if it does not exist.
-
-        Yields
-        ------
-        int
-            File descriptor that holds the lock; a child process that inherits it holds it, too.
-
-        Raises
-        ------
-        ServerError
-            The folder contains something else, or the operating system refuses.
+        Yields the lock's descriptor: a child process that inherits it holds the lock, too.
         """
         with self._os_errors():
             lock = self._open_lock()

@@ -35,26 +35,9 @@ MEGABYTE = 1 << 20
 
 
 def cluster_settings(memory: int, shared_memory: int, socket: str) -> dict[str, str]:
-    """Choose the settings of a private cluster.
+    """Choose the settings of a private cluster; `memory`, which the server can count on, in bytes.
 
-    Parameters
-    ----------
-    memory : int
-        Memory that the server can count on, in bytes.
-    shared_memory : int
-        Size of the system's shared memory file system, in bytes.
-    socket : str
-        Directory of the Unix socket.
-
-    Returns
-    -------
-    dict of str to str
-        The values of the settings, by name.
-
-    Examples
-    --------
-    >>> cluster_settings(4096 * MEGABYTE, 2048 * MEGABYTE, "/srv/socket")["effective_cache_size"]
-    '2048MB'
+    `shared_memory`: bytes of the system's file system for it; `socket`: the folder of the socket.
     """
     chosen = {
         "listen_addresses": "",

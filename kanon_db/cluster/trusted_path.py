@@ -20,25 +20,11 @@ _MOST_BYTES = 4096
 
 
 def require_trusted(path: Path) -> None:
-    """Refuse a path that another OS user could lead to something else.
-
-    Each directory and each link on the way must belong to the caller or to root. Nobody else may
-    write in the directories, except for a sticky one on the way, such as ``/tmp``: there, only its
-    owner can rename or remove an entry. What is trusted once stays so, because only the caller and
-    root could change it; so no other user wins a race against what follows this check.
-
-    Parameters
-    ----------
-    path : Path
-        If its end does not exist, only what exists is examined.
-
-    Raises
-    ------
-    ServerError
-        It names the first directory or link that is not trusted.
-    OSError
-        The path cannot be followed.
-    """
+    """Refuse a path that another OS user could lead to something else, as far as it exists."""
+    # Each directory and each link on the way must belong to the caller or to root. Nobody else may
+    # write in the directories, except for a sticky one on the way, such as /tmp: there, only its
+    # owner can rename or remove an entry. What is trusted once stays so, because only the caller
+    # and root could change it; so no other user wins a race against what follows this check.
     place = Path("/")
     waiting = [*reversed(Path(path).absolute().parts[1:])]
     n_links = 0

@@ -117,30 +117,13 @@ def install(
     service: bool = False,
     on_progress: Watcher | None = None,
 ) -> InstallReport:
-    """Install kanon_db into the database, or bring an installation up to date.
+    """Install kanon_db into the database, or bring an installation up to date, all or nothing.
 
-    Everything happens in one transaction: schema and catalog by migrations, SQL functions
-    replaced, privileges last.
-
-    Parameters
-    ----------
-    dsn : str
-        Connection string of a superuser, since only superusers can create PL/Python functions; or
-        of a role with CREATEROLE and CREATE on the database, and then it is a service.
-    published_schema : str, optional
-        Schema for published relations; the first installation decides, by default ``published``.
-    service : bool
-        Whether operations are to be jobs of a worker, rather than run in PL/Python.
-    on_progress : callable, optional
-        Called with what is being done.
-
-    Raises
-    ------
-    ServerError
-        When the server lacks PL/Python, or its interpreter cannot import kanon_db.
-    PermissionDeniedError
-        When the role may not create what is needed, or a schema of ours belongs to somebody else.
+    `dsn`: of a superuser; of a role with CREATEROLE and CREATE, it becomes a service.
     """
+    # Schema and catalog come by migrations, then SQL functions are replaced, privileges last. The
+    # first installation decides on the schema of published relations. Only superusers can create
+    # functions in PL/Python.
     actions: list[str] = []
     with open_connection(dsn) as connection:
         session = PsycopgSession(connection, on_progress)

@@ -237,27 +237,12 @@ _TRIALS: Final[tuple[tuple[str, str, _Given], ...]] = (
 
 
 def compile_searches(dsn: str) -> Iterator[tuple[str, int, int]]:
-    """Compile what the searches need, for the OS user of a server, and for that of this process.
+    """Compile what the searches need; yield what comes next, how many are done, and how many are.
 
-    SQL functions run as the one; the command line and Python as the other. Both compile at the same
-    time. Nothing is left: everything happens in transactions that are rolled back.
-
-    Parameters
-    ----------
-    dsn : str
-        Connection string of a superuser, of a database with kanon_db installed.
-
-    Yields
-    ------
-    tuple of str, int and int
-        What comes next, how many are done, and how many there are.
-
-    Raises
-    ------
-    KanonError
-        When no connection can be made, or the server refuses a trial. What was compiled until then
-        stays.
+    `dsn`: of a superuser. Trials are rolled back; what was compiled before an error stays.
     """
+    # SQL functions run as the server's OS user, the command line and Python as that of this
+    # process: both compile at the same time.
     n = len(_TRIALS) + 1
     with _Trial.of(dsn) as server, _Trial.of(dsn) as own, ThreadPoolExecutor(1) as beside:
 

@@ -270,23 +270,7 @@ def login_dsn(dsn: str, key: bytes | None, login: str, **options: str) -> str:
 def allow(dsn: str, roles: Sequence[str], key: bytes | None) -> list[str]:
     """Let workers act for roles, and set the passwords of all logins that this takes.
 
-    Parameters
-    ----------
-    dsn : str
-        Connection string of an administrator.
-    roles : sequence of str
-        May be empty: the login for the queue gets its password all the same.
-    key : bytes or None
-        What passwords are made of. None sets none, where the server asks for none.
-
-    Returns
-    -------
-    list of str
-        What was done, for people to read.
-
-    Raises
-    ------
-    NotFoundError, PermissionDeniedError, ServerError
+    `key`: what passwords are made of; None sets none. Returns what was done, for people.
     """
     done = []
     with open_connection(dsn) as connection:
@@ -355,18 +339,9 @@ def _give_settings(session: PsycopgSession, login: str, role: str) -> list[str]:
 
 
 def forbid(dsn: str, roles: Sequence[str]) -> list[str]:
-    """Close and drop the logins with which workers act for roles; jobs are refused from then on.
+    """Close and drop the logins with which workers act for roles; say what was done.
 
     What a login owns in another database keeps it from being dropped, and not from being closed.
-
-    Returns
-    -------
-    list of str
-        What was done, for people to read.
-
-    Raises
-    ------
-    NotFoundError, PermissionDeniedError, ServerError
     """
     done = []
     with open_connection(dsn) as connection:

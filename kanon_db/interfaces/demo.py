@@ -93,33 +93,10 @@ def run(
 ) -> None:
     """Load, register, publish and verify a table, and run count queries on it.
 
-    Parameters
-    ----------
-    directory : Path, optional
-        The private cluster's folder; the cluster is started if no `dsn` is given.
-    dsn : str, optional
-        Connection string of a superuser of another server.
-    csv : Path, optional
-        The data, which needs `sensitive` and `quasi_identifiers`; by default 6,366 real people,
-        who come with the package.
-    sensitive : str, optional
-        The column to protect.
-    quasi_identifiers : sequence of str
-        The columns that others may know.
-    privacy : str, optional
-        JSON, as for `publish_buckets`.
-    as_json : bool
-        Whether to print one JSON object instead of tables.
-    quiet : bool
-        Whether not to say how far it is.
-
-    Raises
-    ------
-    DuplicateError
-        A table or a publication of its names is not from an earlier demo; nothing has changed.
-    KanonError
-        Whatever any of the steps refuses.
+    `csv` needs `sensitive` and `quasi_identifiers`; by default 6,366 real people are loaded.
     """
+    # A table or a publication of its names that is not from an earlier demo is refused, before
+    # anything changes.
     with (
         console.progress(quiet=quiet) as show,
         _data(csv, sensitive, quasi_identifiers, privacy) as data,

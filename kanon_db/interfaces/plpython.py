@@ -34,23 +34,9 @@ def operation_named(name: str) -> Operation:
 
 @with_stack
 def call(plpy: Any, name: str, arguments: str | None) -> str:
-    """Perform an operation, and return what it found, or why it refused, as JSON.
-
-    Parameters
-    ----------
-    plpy : module
-        The module ``plpy`` of the PL/Python call.
-    name : str
-        The name of the operation.
-    arguments : str or None
-        Its parameters as a JSON object.
-
-    Returns
-    -------
-    str
-        A JSON object with ``value``, ``rows`` or ``error``. The SQL function around this one
-        raises the error as one of PostgreSQL's own, without any trace of Python.
-    """
+    """Perform an operation; return JSON with `value`, `rows` or `error`."""
+    # The SQL function around this one raises the error as one of PostgreSQL's own, without any
+    # trace of Python.
     try:
         return _reply(plpy, name, arguments)
     except KanonError as error:

@@ -65,22 +65,7 @@ class ResultFrame(pd.DataFrame):
 
 
 def with_files(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Put hierarchies in the place of the names of their files.
-
-    Parameters
-    ----------
-    given : mapping
-        What a caller passed to `register_source`.
-
-    Returns
-    -------
-    mapping
-        The same, unless ``attributes`` name a file.
-
-    Raises
-    ------
-    NotFoundError, InvalidParameterError
-    """
+    """Put hierarchies in the place of the names of their files, for `register_source`."""
     attributes = decode_json(given.get("attributes"), "attributes", is_exact=False)
     if not isinstance(attributes, Mapping):
         return given  # what is wrong with it is said where it is read

@@ -363,13 +363,7 @@ class _Turns(procrastinate.manager.JobManager):
 class Worker:
     """Fetches jobs, and has each performed by a process that acts for its role.
 
-    Parameters
-    ----------
-    dsn : str
-        Where the server and the database are; its user and password are not used.
-    key : bytes or None
-        What the passwords of the logins follow from; None where the server asks for none.
-    options : WorkerOptions
+    `dsn`: its user and password are not used; `key`: see :func:`.login_password`.
     """
 
     def __init__(self, dsn: str, key: bytes | None, options: WorkerOptions) -> None:

@@ -18,17 +18,12 @@ _EMITS_AND_FLUSHES: Final = 170000
 
 
 def flush(session: Session) -> None:
-    """Write the server's log (WAL) to disk, with everything that is in it by now.
-
-    PostgreSQL does so when a transaction commits. What a transaction does for good before, such as
-    drawing from a sequence, a crash of the server can undo until then.
-
-    Notes
-    -----
-    Before version 17, no function in SQL does it, so this calls the one in C that a commit calls.
-    It is the last thing in the log that is flushed, a message of our own, so that nothing is asked
-    of it that it could refuse.
-    """
+    """Write the server's log (WAL) to disk, with everything that is in it by now."""
+    # PostgreSQL does so when a transaction commits. What a transaction does for good before, such
+    # as drawing from a sequence, a crash of the server can undo until then. Before version 17, no
+    # function in SQL does it, so this calls the one in C that a commit calls. It is the last thing
+    # in the log that is flushed, a message of our own, so that nothing is asked of it that it could
+    # refuse.
     version = fetch_one(session, "SELECT current_setting('server_version_num')::int4 AS n")["n"]
     if version >= _EMITS_AND_FLUSHES:
         session.fetch("SELECT pg_logical_emit_message(false, 'kanon_db', ''::text, true)")

@@ -224,17 +224,11 @@ ORDER BY f.rank, f.name, r.rolname LIMIT 1
 
 
 def require_trusted(session: Session, *schemas: str) -> None:
-    """Make sure that schemas, where they exist, are of roles whose code the session may run.
-
-    These are superusers and, unless the session's role is one or could become one, that role
-    itself and the administrator who has installed kanon_db. The owner of an object can change it,
-    even after CREATE OR REPLACE, and somebody else's view or function can run with the rights of
-    whoever reads or calls it.
-
-    Raises
-    ------
-    PermissionDeniedError
-    """
+    """Make sure that schemas, where they exist, are of roles whose code the session may run."""
+    # These are superusers and, unless the session's role is one or could become one, that role
+    # itself and the administrator who has installed kanon_db. The owner of an object can change it,
+    # even after CREATE OR REPLACE, and somebody else's view or function can run with the rights of
+    # whoever reads or calls it.
     rows = session.fetch(_UNTRUSTED, list(schemas))
     if not rows:
         return

@@ -240,27 +240,9 @@ class WholeNumbers(KnownValues):
 
 
 def read_whole_numbers(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dict[str, CodedColumn]:
-    """Read columns of whole numbers, whatever number of values they have.
-
-    Equal numbers are the same number, so the server need not group them: each record's numbers are
-    sent as differences from the least of their column, a few bits each, and counted here.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-    columns : sequence of ColumnType
-        Those that :func:`are_close`.
-
-    Returns
-    -------
-    dict of str to CodedColumn
-        By name.
-
-    Raises
-    ------
-    InfeasibleError
-        As :func:`.number_values`.
-    """
+    """Read columns of whole numbers that :func:`are_close`, whatever number of values they have."""
+    # Equal numbers are the same number, so the server need not group them: each record's numbers
+    # are sent as differences from the least of their column, a few bits each, and counted here.
     known = []
     for column in columns:
         least, greatest = snapshot.ends[column.name]
@@ -320,12 +302,11 @@ class ListedValues(KnownValues):
 
 @dataclass(frozen=True)
 class ListedTexts(ListedValues):
-    """Texts in a table, by their bytes, where the server finds them by halving.
+    """Texts in a table, by their bytes, where the server finds them by halving."""
 
-    It looks for their place among the ends of ranges that hold one text each: a text, and the next
-    one that is possible, which has a character more, with the least code. So odd digits mean known
-    texts, even ones what lies between these.
-    """
+    # It looks for their place among the ends of ranges that hold one text each: a text, and the
+    # next one that is possible, which has a character more, with the least code. So odd digits mean
+    # known texts, even ones what lies between these.
 
     @property
     def places(self) -> IntArray:

@@ -233,27 +233,10 @@ class CodedRecords(Records):
 def read_coded(
     session: Session, source: Relation, columns: Sequence[ColumnType], room: Allowance, most: int
 ) -> CodedRecords | None:
-    """Read all rows of a source as codes, by one statement; None where it needs a copy.
-
-    Since one statement reads everything, all columns are of the same state of the source. Values
-    are written again from their codes, so equal values must be the same one, and few of them, or
-    whole numbers that lie close together.
-
-    Parameters
-    ----------
-    columns : sequence of ColumnType
-        Each with an equality and an order.
-    room : Allowance
-    most : int
-        How many rows may be read.
-
-    Raises
-    ------
-    PermissionDeniedError
-        As :func:`.take_snapshot`.
-    InfeasibleError
-        When the source has no rows, or more than `most`, or a text that is too long.
-    """
+    """Read all rows of a source as codes, by one statement; None where it needs a copy."""
+    # Since one statement reads everything, all columns are of the same state of the source. Values
+    # are written again from their codes, so equal values must be the same one, and few of them, or
+    # whole numbers that lie close together.
     expected = estimate_size(session, source, [column.name for column in columns])
     if not _are_plain(session, source, columns):
         return None

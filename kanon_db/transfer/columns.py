@@ -392,28 +392,13 @@ def _is_comparable(session: Session, relation: Relation, column: ColumnType) -> 
 def with_numbers(
     session: Session, relation: str, *columns: tuple[int, str], widths: Sequence[int] = ()
 ) -> tuple[str, list[str]]:
-    """Add columns of numbers, passed as parameters made by :func:`int4_bytes`, to a relation.
+    """Add columns of numbers, parameters made by :func:`int4_bytes`, to the relation ``r`` in SQL.
 
-    A column of a million numbers is passed as one `bytea`, copied once; as `int4[]` it would become
-    a million Python objects (1.1 s instead of 0.1 s, and ten times the memory).
-
-    Parameters
-    ----------
-    relation : str
-        The relation as SQL; expressions refer to it as ``r``.
-    columns : tuples of int and str
-        The number of the parameter, 1 for ``$1``, and an SQL expression for the 0-based position
-        of a row's number in it.
-    widths : sequence of int
-        How many bytes a number of each column has, as :func:`number_bytes` says; 4 by default.
-
-    Returns
-    -------
-    relation : str
-        SQL, without an alias.
-    names : list of str
-        Quoted names of the new columns.
+    `columns`: a parameter's number, and the place of a row's number in it. Names are quoted.
     """
+    # A column of a million numbers is passed as one bytea, copied once; as int4[] it would become a
+    # million Python objects (1.1 s instead of 0.1 s, and ten times the memory). Numbers have 4
+    # bytes each, or as many as `widths` says; see `number_bytes`.
     suffix = os.urandom(8).hex()
     names = [session.identifier(f"kanon_number_{i}_{suffix}") for i in range(len(columns))]
     values = ", ".join(
@@ -570,17 +555,11 @@ WHERE c.typtype <> 'd'
 def describe_types(
     session: Session, relation: Relation, columns: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """Describe what comparisons of columns depend on.
-
-    Returns
-    -------
-    dict of str to dict
-        For each column, of these what applies: ``type``, SQL's name of the type behind its
-        domains; the ``length`` of a ``char(n)``; the ``labels`` of an enumeration, in their order;
-        its ``collation``, schema and name, if that is not the database's; ``is_ordered``, false if
-        its values are published as texts, or with another collation, whose order is not theirs; the
-        ``prefix`` of texts that is read.
-    """
+    """Describe what comparisons of columns depend on, by column: of these what applies."""
+    # `type`, SQL's name of the type behind its domains; the `length` of a char(n); the `labels` of
+    # an enumeration, in their order; its `collation`, schema and name, if that is not the
+    # database's; `is_ordered`, false if its values are published as texts, or with another
+    # collation, whose order is not theirs; the `prefix` of texts that is read.
     rows = session.fetch(_TYPES, relation.quoted(session), list(columns))
     texts = () if relation.shortened is None else relation.shortened.texts
     short = {text.column.name: {"prefix": text.length} for text in texts}

@@ -605,11 +605,10 @@ def load_csv(
     dry_run: bool = False,
     on_found: Callable[[CsvPreview], None] | None = None,
 ) -> LoadReport:
-    """Copy a CSV file with a header line into a new table, within a transaction.
-
-    With `replace`, a table with the same columns stays the same table, and another one is dropped
-    first, unless `must_keep` says that it is to stay; `on_found` hears what is about to be written.
-    """
+    """Copy a CSV file with a header line into a new table, within a transaction."""
+    # With `replace`, a table with the same columns stays the same table, and another one is dropped
+    # first, unless `must_keep` says that it is to stay; `on_found` hears what is about to be
+    # written.
     started = time.perf_counter()
     reading = reading or CsvOptions()
     schema, name = _new_table(session, table)

@@ -279,11 +279,9 @@ def likely_types(
     date_format: DateFormat | None = None,
     first_year: int | None = None,
 ) -> Iterator[tuple[ValueType, ...]]:
-    """Yield the types that a column's texts may have; several at once exclude each other.
-
-    A point or a comma before three digits may be either sign. Where all of a column's marks are of
-    this kind, it is `doubt`ful: other columns may say what they mean, or else an option.
-    """
+    """Yield the types that a column's texts may have; several at once exclude each other."""
+    # A point or a comma before three digits may be either sign. Where all of a column's marks are
+    # of this kind, it is `doubt`ful: other columns may say what they mean, or else an option.
     own = [date_format.type] if date_format else []
     yield from ((kind,) for kind in own if shapes.fit(kind.pattern))
     if shapes.fit(_FLAGS[0]) or (shapes.fit(_FLAGS[1]) and len(shapes.counts) == 2):

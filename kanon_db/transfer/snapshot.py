@@ -137,10 +137,7 @@ class Snapshot(Records):
     def greatest(self, column: str) -> str | None:
         """Return the greatest value of a column as a text; None if there are only NULLs.
 
-        Raises
-        ------
-        InvalidParameterError
-            Where nothing can ever be greater: infinity, and what is no number.
+        Refuses those where nothing can ever be greater: infinity, and what is no number.
         """
         name = self.session.identifier(column)
         with fix_labels(self.session):
@@ -240,26 +237,9 @@ def take_snapshot(
     most: int = MAX_RECORDS,
     where: str = "true",
 ) -> Snapshot:
-    """Copy the columns of all rows of `source` in one statement.
-
-    Parameters
-    ----------
-    room : Allowance
-        How much memory and disk there is for what is read.
-    most : int
-        How many rows may be copied.
-    where : str
-        A condition on the rows ``s`` to copy, as SQL; of these, the kept ones are copied.
-
-    Raises
-    ------
-    PermissionDeniedError
-        When the role lacks SELECT, or row-level security would hide rows from it.
-    InfeasibleError
-        When the source has no rows, or more than `most`; no more than one row above is copied.
-        Also when the copy takes more disk than there is room for, before it takes a 64th more, or
-        256 rows; and when a text has more than :data:`MOST_BYTES`.
-    """
+    """Copy the columns of all rows ``s`` of `source` that meet `where`, in one statement."""
+    # No more than one row above `most` is copied, and a copy that takes more disk than there is
+    # `room` for is refused before it takes a 64th more, or 256 rows.
     session.step("reading the source")
     suffix = os.urandom(8).hex()
     table = session.identifier("pg_temp", f"kanon_snapshot_{suffix}")

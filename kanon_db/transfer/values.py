@@ -373,12 +373,10 @@ def read_integers(
 
 
 def read_numbers(values: DistinctValues) -> FloatArray | None:
-    """Return each distinct value of a column as a number, shape (n_values,).
-
-    Dates and times are in seconds; NULL, which comes last, is NaN. The result is None for columns
-    of other types, for columns with an infinite value, and for those whose values are so far apart
-    that their distance is infinite as a double-precision number.
-    """
+    """Return each distinct value of a column as a number, shape (n_values,)."""
+    # Dates and times are in seconds; NULL, which comes last, is NaN. The result is None for columns
+    # of other types, for columns with an infinite value, and for those whose values are so far
+    # apart that their distance is infinite as a double-precision number.
     expression = values.column.number("value")
     if expression is None:
         return None
