@@ -16,7 +16,7 @@ from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.catalog.entries import Publication, changed
 from kanon_db.query import expressions as ex
 from kanon_db.query.layout import Lookup
-from kanon_db.query.ranges import multirange_of, place_of
+from kanon_db.query.ranges import multirange_of, place_of, value_at
 from kanon_db.query.sql import Constants, join_relations, write
 from kanon_db.session.protocol import Row, Value
 
@@ -48,6 +48,65 @@ class ColumnValues(NamedTuple):
 
     write: Callable[[Constants], str]
     n: int
+
+
+@dataclass(frozen=True, eq=False)
+class ContinuousValues:
+    """The ends of ranges, the values nearest to some places on their axis, then NULL."""
+
+    type: ex.Type
+    ends: Domain | None
+    places: Sequence[float]
+
+    @property
+    def n_ends(self) -> int:
+        """How many ends there are."""
+        return 0 if self.ends is None else self.ends.n
+
+    @property
+    def n(self) -> int:
+        """How many there are."""
+        return self.n_ends + len(self.places) + 1
+
+    def write(self, constants: Constants) -> str:
+        """Write them as a query."""
+        places = constants.texts(tuple(map(repr, self.places)))
+        ends = ""
+        if self.ends is not None:
+            ends = f"SELECT e.i::int8 AS i, e.v FROM ({self.ends.write(constants)}) AS e UNION ALL "
+        return (
+            f"{ends}SELECT {self.n_ends} + u.o - 1 AS i, {value_at(self.type, 'u.p')} AS v"
+            f" FROM unnest({places}::float8[]) WITH ORDINALITY AS u (p, o)"
+            f" UNION ALL SELECT {self.n - 1}, NULL::{self.type.name}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class WholeValues:
+    """The values at whole numbers of an axis, ascending, and NULL with the last number."""
+
+    type: ex.Type
+    numbers: IntArray
+
+    @property
+    def n(self) -> int:
+        """How many there are."""
+        return self.numbers.size + 1
+
+    def write(self, constants: Constants) -> str:
+        """Write them as a query."""
+        value, numbers = value_at(self.type, "u.p"), self.numbers
+        if numbers.size and int(numbers[-1]) - int(numbers[0]) == numbers.size - 1:
+            first = int(numbers[0])
+            source = f"generate_series({first}::int8, {int(numbers[-1])}::int8) AS u (p)"
+            place = f"u.p - ({first})"
+        else:
+            texts = constants.texts(tuple(map(str, numbers.tolist())))
+            source, place = f"unnest({texts}::int8[]) WITH ORDINALITY AS u (p, o)", "u.o - 1"
+        return (
+            f"SELECT {place} AS i, {value} AS v FROM {source}"
+            f" UNION ALL SELECT {numbers.size}, NULL::{self.type.name}"
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray
-from kanon_db.answers.rows.cell_columns import ContinuousValues, Flags, WholeValues
+from kanon_db.answers.rows.cell_columns import Flags
 from kanon_db.answers.scope import GroupValues, OpenQuery
 from kanon_db.answers.tries import (
     FALSE,
@@ -24,10 +24,12 @@ from kanon_db.answers.tries import (
     UNKNOWN,
     AxisCut,
     Combinations,
+    ContinuousValues,
     Domain,
     Probe,
     Ranked,
     Tries,
+    WholeValues,
 )
 from kanon_db.errors import ServerError, UnsupportedQueryError
 from kanon_db.query import expressions as ex
@@ -175,8 +177,8 @@ class SparkTries(Tries):
         match domain:
             case WholeValues(type_, numbers):
                 return array_of_axis_values([*numbers.tolist(), None], type_)
-            case ContinuousValues(type_, _, others):
-                ends = axis_values(self._distinct(name), type_)
+            case ContinuousValues(type_, of_ends, others):
+                ends = [] if of_ends is None else axis_values(self._distinct(name), type_)
                 more = [nearest_axis_value(at, type_) for at in others]
                 return array_of_axis_values([*ends, *more, None], type_)
         return self._distinct(name)

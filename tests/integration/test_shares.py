@@ -13,7 +13,8 @@ import pytest
 
 from kanon_db.answers.estimates import answer, list_rows
 from kanon_db.answers.likelihoods import DEPENDENT, TOGETHER
-from kanon_db.answers.rows import coded_rows
+from kanon_db.answers.rows import cell_columns, coded_rows
+from kanon_db.answers.rows.cell_columns import RangeColumn
 from kanon_db.answers.rows.cell_evidence import KnownTypes
 from kanon_db.answers.rows.coded_rows import TypeCounter, from_types
 from kanon_db.answers.rows.value_counts import ValueCounts
@@ -390,6 +391,35 @@ def test_percentiles_of_groups_are_the_same_in_blocks(
         n_blocks = len(list(ValueCounts.blocks(opened, aggregate)))
         assert answer(session, query).rows == wanted
     assert 1 < n_blocks <= len(wanted)
+
+
+def test_values_of_ranges_are_tried_in_blocks(
+    parties: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a few ranges at once, however many ranges there are."""
+    draw = random.Random(21)  # noqa: S311  # made-up data
+    rows = [(draw.gauss(67, 3), draw.choice("mf"), draw.choice("ab")) for _ in range(300)]
+    kanon = create_source(
+        parties.publisher, "data.exact", "height float8, sex text, sick text", rows
+    )
+    kanon.generalize("data.exact", "exact", k=5, method="mondrian")
+    where = "CASE WHEN height > 66.5 THEN 1 ELSE 0 END = 1 OR height * height < 4300 AND sex = 'm'"
+    query = f"SELECT COUNT(*) FROM exact WHERE {where}"
+    session, sizes = PsycopgSession(parties.analyst), list[int]()
+    split = RangeColumn.try_wide
+
+    def try_wide(cells: RangeColumn, *given: Any) -> Any:
+        sizes.append(len(cells._blocks))
+        return split(cells, *given)
+
+    with session.transaction():
+        (row,) = answer(session, query).rows
+        monkeypatch.setattr(cell_columns, "_TRIED_AT_ONCE", 7)
+        monkeypatch.setattr(RangeColumn, "try_wide", try_wide)
+        (other,) = answer(session, query).rows
+    assert max(sizes) > 1
+    assert (other.lower_bound, other.upper_bound) == (row.lower_bound, row.upper_bound)
+    assert (other.estimate, other.std_error) == pytest.approx((row.estimate, row.std_error))
 
 
 @each_kind

@@ -17,11 +17,20 @@ from numpy.typing import NDArray
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.recoding.generalized_cells import Axis, fill_hidden
 from kanon_db.answers.likelihoods import LEAST_DOUBT, MOST_VALUES
-from kanon_db.answers.tries import FALSE, TRUE, AxisCut, Combinations, Domain, Tries, Truth
+from kanon_db.answers.tries import (
+    FALSE,
+    TRUE,
+    AxisCut,
+    Combinations,
+    ContinuousValues,
+    Domain,
+    Tries,
+    Truth,
+    WholeValues,
+)  # fmt: skip
 from kanon_db.query import expressions as ex
 from kanon_db.query.layout import CellDescription
-from kanon_db.query.ranges import can_cover, divides, value_at
-from kanon_db.query.sql import Constants
+from kanon_db.query.ranges import can_cover, divides
 
 Flags = NDArray[np.bool_]
 
@@ -361,7 +370,7 @@ class RangeColumn:
     cells: Cells
     ends: RangeEnds
     axis: Axis | None
-    _listings: dict[tuple[int, bool], Listed] = field(default_factory=dict)
+    _listings: dict[int, Listed] = field(default_factory=dict)
 
     @property
     def domain(self) -> Domain:
@@ -424,11 +433,51 @@ class RangeColumn:
             shares.append(np.where(surely, 1.0, np.where(possibly, np.clip(share, 0, 1), 0.0)))
         return replace(even, true=shares[0], false=shares[1])
 
-    def listed(self, most: int, *, with_shares: bool = True) -> Listed:
+    def places(self, others: Sequence[float] = ()) -> ContinuousValues:
+        """Return the ends of continuous ranges, and the values at the axis's points, and others."""
+        points = [] if self.axis is None else self.axis.points.tolist()
+        return ContinuousValues(self.cell.column.type, self.ends.values, (*points, *others))
+
+    def listed(self, most: int) -> Listed:
         """List the values of each."""
-        if (most, with_shares) not in self._listings:
-            self._listings[most, with_shares] = _RangeLister(self, most, with_shares).listed()
-        return self._listings[most, with_shares]
+        if most not in self._listings:
+            self._listings[most] = _RangeLister(self, most).listed()
+        return self._listings[most]
+
+    def try_wide(self, leaf: ex.Expression, tries: Tries) -> Callable[[], Truths]:
+        """Ask what ranges with two ends that differ tell: a block of them at a time."""
+        truths: list[Truths] = []
+
+        def want(cells: IntArray, listed: Listed) -> Callable[[], Truths]:
+            truth = tries.want_truth(leaf, Combinations({self.name: listed.domain}))
+            return lambda: listed.truths(truth(), self.cells.n.size).at(cells)
+
+        first, *later = self._blocks
+        last = want(first, self._first_block)
+        for cells in later:
+            tries.ask()
+            truths.append(last())
+            last = want(cells, _RangeLister(self, MOST_VALUES, cells=cells).listed())
+        return lambda: Truths.joined([*truths, last()])
+
+    @cached_property
+    def _blocks(self) -> list[IntArray]:
+        """The ranges whose ends differ, as many at a time as values of them are tried at once."""
+        low, high = self.ends.low[self.ends.inside], self.ends.high[self.ends.inside]
+        wide = self.ends.inside[low < high]
+        if self.ends.at is None:
+            n = np.minimum((high - low)[low < high] + 1, MOST_VALUES)
+        else:
+            n = np.full(wide.size, _POINTS)
+        if n.sum() > MOST_LISTED:
+            raise NotReadError
+        block = np.cumsum(n) // _TRIED_AT_ONCE
+        return np.split(wide, np.flatnonzero(np.diff(block)) + 1)
+
+    @cached_property
+    def _first_block(self) -> Listed:
+        """The values of the first block, which are listed once for all conditions."""
+        return _RangeLister(self, MOST_VALUES, cells=self._blocks[0]).listed()
 
     def listed_runs(self, expressions: Sequence[ex.Expression], tries: Tries) -> Listed | None:
         """List runs of values for which all expressions are the same, each as its first value.
@@ -447,7 +496,7 @@ class RangeColumn:
             of_value = np.nan_to_num(rank()[:-1], nan=-1)  # NULL is last
             changes |= np.diff(of_value) != 0
         starts = numbers[np.append(True, changes)]
-        return _RangeLister(self, 0, with_shares=True, starts=starts).listed()
+        return _RangeLister(self, 0, starts=starts).listed()
 
 
 class Cover:
@@ -463,7 +512,7 @@ class Cover:
     @classmethod
     def asked(cls, leaf: ex.Expression, column: RangeColumn, tries: Tries) -> Cover:
         """Ask where a condition cuts the axis."""
-        of = None if column.ends.at is None else ContinuousValues.of(column)
+        of = None if column.ends.at is None else column.places()
         return cls(column, tries.want_cut(leaf, column.cell.column, of))
 
     @cached_property
@@ -562,66 +611,6 @@ def _extent(ends: RangeEnds) -> tuple[Any, Any]:
     return (float(finite.min(initial=0)) - 1, float(finite.max(initial=0)) + 1)
 
 
-@dataclass(frozen=True, eq=False)
-class ContinuousValues:
-    """The ends of ranges, the values nearest to some places on their axis, then NULL."""
-
-    type: ex.Type
-    ends: Domain
-    places: Sequence[float]
-
-    @classmethod
-    def of(cls, column: RangeColumn, others: Sequence[float] = ()) -> ContinuousValues:
-        """Return those of a column: places are the points of its axis, and others."""
-        if column.ends.values is None:
-            raise TypeError("these are the values of continuous ranges")
-        points = [] if column.axis is None else column.axis.points.tolist()
-        return cls(column.cell.column.type, column.ends.values, (*points, *others))
-
-    @property
-    def n(self) -> int:
-        """How many there are."""
-        return self.ends.n + len(self.places) + 1
-
-    def write(self, constants: Constants) -> str:
-        """Write them as a query."""
-        places = constants.texts(tuple(map(repr, self.places)))
-        return (
-            f"SELECT e.i::int8 AS i, e.v FROM ({self.ends.write(constants)}) AS e UNION ALL"
-            f" SELECT {self.ends.n} + u.o - 1, {value_at(self.type, 'u.p')}"
-            f" FROM unnest({places}::float8[]) WITH ORDINALITY AS u (p, o)"
-            f" UNION ALL SELECT {self.n - 1}, NULL::{self.type.name}"
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class WholeValues:
-    """The values at whole numbers of an axis, ascending, and NULL with the last number."""
-
-    type: ex.Type
-    numbers: IntArray
-
-    @property
-    def n(self) -> int:
-        """How many there are."""
-        return self.numbers.size + 1
-
-    def write(self, constants: Constants) -> str:
-        """Write them as a query."""
-        value, numbers = value_at(self.type, "u.p"), self.numbers
-        if numbers.size and int(numbers[-1]) - int(numbers[0]) == numbers.size - 1:
-            first = int(numbers[0])
-            source = f"generate_series({first}::int8, {int(numbers[-1])}::int8) AS u (p)"
-            place = f"u.p - ({first})"
-        else:
-            texts = constants.texts(tuple(map(str, numbers.tolist())))
-            source, place = f"unnest({texts}::int8[]) WITH ORDINALITY AS u (p, o)", "u.o - 1"
-        return (
-            f"SELECT {place} AS i, {value} AS v FROM {source}"
-            f" UNION ALL SELECT {numbers.size}, NULL::{self.type.name}"
-        )
-
-
 class _Tried:
     """For which values of ranges a condition is true, where it does not cut their axis."""
 
@@ -631,43 +620,36 @@ class _Tried:
         truth: Callable[[], Any],
         code: Callable[[IntArray], IntArray],
         points: IntArray,
-        listed: Listed | None,
+        wide: Callable[[], Truths] | None,
     ) -> None:
+        # `wide`: what ranges tell whose ends differ; None if all of their values have a truth.
         self._column, self._truth, self._code = column, truth, code
-        self._points, self._listed = points, listed
+        self._points, self._wide = points, wide
 
     @classmethod
     def asked(cls, leaf: ex.Expression, column: RangeColumn, tries: Tries) -> _Tried:
         """Try all values from the least to the greatest, or if they are too many, some."""
         ends, axis, type_ = column.ends, column.axis, column.cell.column.type
-        listed = None
         if ends.at is not None:
-            listed = column.listed(MOST_VALUES, with_shares=False)
             points = ends.at.size + np.arange(0 if axis is None else axis.points.size)
-            truth = tries.want_truth(leaf, Combinations({column.name: listed.domain}))
-            return cls(column, truth, lambda codes: codes, points, listed)
+            of = Combinations({column.name: column.places()})
+            truth, wide = tries.want_truth(leaf, of), column.try_wide(leaf, tries)
+            return cls(column, truth, lambda codes: codes, points, wide)
         there = np.concatenate([ends.low[~ends.is_null & ~ends.from_all],
                                 ends.high[~ends.is_null & ~ends.to_all]])  # fmt: skip
         own_points = np.empty(0, dtype=np.int64) if axis is None else axis.points
-        everything = np.concatenate([there, own_points])
-        least, most = int(everything.min(initial=0)), int(everything.max(initial=0))
-        if everything.size:
-            least = int(everything.min())
-        if most - least < MOST_TABLED and not divides(leaf):
-            numbers = np.arange(least, most + 1)
-        else:
-            listed = column.listed(MOST_VALUES, with_shares=False)
-            numbers = np.unique(np.concatenate([everything, listed.numbers]))
-        domain = WholeValues(type_, numbers)
-        truth = tries.want_truth(leaf, Combinations({column.name: domain}))
+        numbers = np.unique(np.concatenate([there, own_points]))
+        is_tabled = not divides(leaf) and numbers.size and numbers[-1] - numbers[0] < MOST_TABLED
+        if is_tabled:
+            numbers = np.arange(numbers[0], numbers[-1] + 1)
+        of = Combinations({column.name: WholeValues(type_, numbers)})
+        truth = tries.want_truth(leaf, of)
 
         def code(codes: IntArray) -> IntArray:
             return np.searchsorted(numbers, codes)
 
-        if listed is not None:
-            values = np.append(code(listed.numbers), numbers.size)  # NULL is last
-            listed = replace(listed, domain=domain, value=values[listed.value])
-        return cls(column, truth, code, code(own_points), listed)
+        of_wide = None if is_tabled else column.try_wide(leaf, tries)
+        return cls(column, truth, code, code(own_points), of_wide)
 
     @property
     def null(self) -> int:
@@ -681,10 +663,13 @@ class _Tried:
 
     def inside(self) -> Truths:
         ends, truth = self._column.ends, self._truth()
-        if self._listed is not None:
-            of_all = self._listed.truths(truth, self._column.cells.n.size)
-            return of_all.at(ends.inside)
-        low, high = self._code(ends.low[ends.inside]), self._code(ends.high[ends.inside])
+        low, high = ends.low[ends.inside], ends.high[ends.inside]
+        if self._wide is not None:
+            at, is_wide, wide = self.at_ends(low), low < high, self._wide()
+            of_all = Truths.known(at == TRUE, at == FALSE)
+            place = np.where(is_wide, low.size + np.cumsum(is_wide) - 1, np.arange(low.size))
+            return Truths.joined([of_all, wide]).at(place)
+        low, high = self._code(low), self._code(high)
         n = high - low + 1
         true, false = (
             upto[high + 1] - upto[low]
@@ -706,12 +691,14 @@ class _RangeLister:
     """Lists the values of ranges: all, or some of each."""
 
     def __init__(
-        self, column: RangeColumn, most: int, with_shares: bool, starts: IntArray | None = None
-    ) -> None:
-        # `starts`: the first values of runs that are listed as one, of whole numbers
+        self, column: RangeColumn, most: int, *,
+        starts: IntArray | None = None, cells: IntArray | None = None,
+    ) -> None:  # fmt: skip
+        # `starts`: the first values of runs that are listed as one, of whole numbers; `cells`: the
+        # only ranges that are listed, whose ends differ, and whose values are equally likely
         self._column, self._ends, self._most = column, column.ends, most
-        self._starts = starts
-        self._axis = column.axis if with_shares else None
+        self._starts, self._cells = starts, cells
+        self._axis = column.axis if cells is None else None
         self._is_discrete = column.ends.at is None
         # Of each value: its cell, a number or a place among continuous values, its share, whether
         # there are others, and its share if all are equally likely; NULL has no number
@@ -722,6 +709,12 @@ class _RangeLister:
     def listed(self) -> Listed:
         """List them."""
         ends, most = self._ends, self._most
+        if self._cells is not None:
+            if self._is_discrete:
+                self._add_whole(self._cells, np.full(self._cells.size, np.nan))
+            else:
+                self._add_points(self._cells)
+            return self._joined()
         self._null.append((np.flatnonzero(ends.is_null), False))
         self._null.append((np.flatnonzero(ends.anything), True))
         half = np.flatnonzero(ends.endless & ~ends.anything)
@@ -809,8 +802,7 @@ class _RangeLister:
         )
         low, high = low[at], high[at]
         self._others = low + (high - low) * ((i + 0.5) / n)
-        n_points = 0 if self._column.axis is None else self._column.axis.points.size
-        first = (0 if self._ends.at is None else self._ends.at.size) + n_points
+        first = self._column.places().n - 1 if self._cells is None else 0
         self._add(cells[at], first + np.arange(at.size), np.full(at.size, 1 / n), is_open=True)
 
     def _add_parts(self, cells: IntArray, axis: Axis) -> None:
@@ -852,8 +844,10 @@ class _RangeLister:
         if self._is_discrete:
             numbers, value = np.unique(value, return_inverse=True)
             domain: Domain = WholeValues(column.cell.column.type, numbers)
+        elif self._cells is not None:
+            domain = ContinuousValues(column.cell.column.type, None, self._others.tolist())
         else:
-            domain = ContinuousValues.of(column, self._others.tolist())
+            domain = column.places(self._others.tolist())
         for cells, is_anything in self._null:
             cell = np.concatenate([cell, cells])
             value = np.concatenate([value, np.full(cells.size, domain.n - 1)])
@@ -883,6 +877,9 @@ class _RangeLister:
 
 MOST_LISTED: Final = 2_000_000
 """Values that are listed of all cells of a column."""
+
+_TRIED_AT_ONCE: Final = 50_000
+"""Values of ranges for which a condition is tried at once: some 20 MB."""
 
 
 def as_doubles(numbers: FloatArray, type_: ex.Type) -> FloatArray:
