@@ -34,18 +34,9 @@ Values: TypeAlias = Mapping[str, object] | Sequence[object]
 def refusal(
     what: str, position: int | None = None, hint: str = ALLOWED, *, detail: str = ""
 ) -> UnsupportedQueryError:
-    """Make the error for a query that is not answered.
+    """Make the error for a query that is not answered; `hint`: what to write instead.
 
-    Parameters
-    ----------
-    what : str
-        The construct, never in the query's own text, which may hold values.
-    position : int, optional
-        Where it starts in the query, counted in characters from 1.
-    hint : str
-        What to write instead.
-    detail : str
-        Further explanation, after the position.
+    `what` is never the query's own text, which may hold values; `position` counts from 1.
     """
     if position is not None:
         detail = f"at character {position} of the query"
@@ -119,11 +110,10 @@ Part = TypeVar("Part", bound="Expression")
 
 @dataclass_transform(frozen_default=True)
 class Expression:
-    """The base of all expressions, each of which is a frozen dataclass.
+    """The base of all expressions, each of which is a frozen dataclass."""
 
-    Expressions are equal if their classes and fields are. Comparison is written once, here, since a
-    first estimate would wait while it is compiled for each class.
-    """
+    # Expressions are equal if their classes and fields are. Comparison is written once, here, since
+    # a first estimate would wait while it is compiled for each class.
 
     __match_args__: ClassVar[tuple[str, ...]] = ()
     _content: ClassVar[attrgetter[object]]

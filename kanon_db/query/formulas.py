@@ -654,28 +654,12 @@ def weigh_draws(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return what a sum, or an average, takes of buckets in which records and values meet.
 
-    Parameters
-    ----------
-    size : int
-        That of the buckets.
-    weighed : Weighed
-        q values of x in each bucket, 1 at least.
-    matches : ndarray of int, shape (n_buckets,)
-        s matches of the other side in each bucket, 1 at least.
-
-    Returns
-    -------
-    totals : ndarray of float64, shape (9, n_buckets)
-        The parts of the totals of :func:`summed`.
-    least, most : ndarray of float64, shape (n_buckets,)
-
-    Notes
-    -----
-    In a bucket, s of size records are drawn at random; for the q values of x, the expected sum is
-    t = s sum(x) / size, their expected number c = q s / size, with the variances and the
-    covariance of drawing without replacement. Between lo = max(q + s - size, 0) and hi = min(q,
-    s) of the q are drawn; each bound of the sum is the extreme that so many can reach.
+    Of q values, s matches in each bucket: totals (9, n_buckets), and (n_buckets,) least and most.
     """
+    # In a bucket, s of size records are drawn at random; for the q values of x, the expected sum is
+    # t = s sum(x) / size, their expected number c = q s / size, with the variances and the
+    # covariance of drawing without replacement. Between lo = max(q + s - size, 0) and hi = min(q,
+    # s) of the q are drawn; each bound of the sum is the extreme that so many can reach.
     import numpy as np
 
     q, x, low, high = weighed.n, weighed.x, weighed.least, weighed.most
@@ -692,22 +676,9 @@ def weigh_draws(
 def summed(
     totals: Sequence[float], extremes: tuple[float, float], *, is_average: bool
 ) -> MatchedPairs | None:
-    """Return a sum, or an average, from totals.
-
-    Parameters
-    ----------
-    totals : sequence of float
-        t and c, their variances tt and cc, their covariance tc, and the bounds of both: ``t_low``,
-        ``t_high``, ``c_low``, ``c_high``.
-    extremes : tuple of float
-        The least and the greatest value: ``least_x``, ``most_x``.
-    is_average : bool
-
-    Returns
-    -------
-    MatchedPairs or None
-        None where there is nothing to sum.
-    """
+    """Return a sum, or an average, from totals; None where there is nothing to sum."""
+    # `totals` are t and c, their variances tt and cc, their covariance tc, and the bounds of both:
+    # t_low, t_high, c_low, c_high. `extremes` are the least and the greatest value.
     t, c, tt, cc, tc, t_low, t_high, c_low, c_high = totals
     least, most = extremes
     if c == 0:

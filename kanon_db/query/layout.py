@@ -64,15 +64,12 @@ class Quotes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BucketTables:
-    """The published relations of a bucketization; every name is quoted, safe in statements.
+    """The published relations of a bucketization; every name is quoted, safe in statements."""
 
-    Bucket numbers count from 1 and ascend with the bucket size (within a size they are a random
-    permutation), so that neither the view nor the estimator has to count a bucket's size.
-
-    The store of codes repeats QIT and SAT for the estimator (`kanon_db.publications.codes`). Beside
-    it are the weights of sensitive values that were learned
-    (`kanon_db.publications.buckets.bucket_relations`).
-    """
+    # Bucket numbers count from 1 and ascend with the bucket size (within a size they are a random
+    # permutation), so that neither the view nor the estimator has to count a bucket's size. The
+    # store of codes (`publications.codes`) repeats QIT and SAT for the estimator. Beside it are the
+    # weights of sensitive values that were learned.
 
     view: str
     likely: str
@@ -242,12 +239,11 @@ def is_vague(cell: CellDescription) -> bool:
 
 
 class RowView(NamedTuple):
-    """The published relations of generalized, freeform or suppressed rows; names are quoted.
+    """The published relations of generalized, freeform or suppressed rows; names are quoted."""
 
-    The view joins a table of rows, each with the number of its cells, to a table of cells by that
-    number; rows that were loaded with their cells need no table of cells. Readers have no right on
-    either table; a dump needs both, since restoring it refreshes the view.
-    """
+    # The view joins a table of rows, each with the number of its cells, to a table of cells by that
+    # number; rows that were loaded with their cells need no table of cells. Readers have no right
+    # on either table; a dump needs both, since restoring it refreshes the view.
 
     # The view, and the tables of its rows, of the shares of values in cells, and of the cells
     view: str

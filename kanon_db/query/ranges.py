@@ -205,19 +205,9 @@ _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 
 
 def multirange_of(condition: ex.Expression, column: ex.Type, constants: Constants) -> str | None:
-    """Write the values that meet a condition as a multirange of numerics.
+    """Write the values that meet a condition as a multirange, on the axis of the column's type.
 
-    Parameters
-    ----------
-    condition : Expression
-    column : Type
-        Of the column that the condition is on, which decides on the axis.
-    constants : Constants
-
-    Returns
-    -------
-    str or None
-        None for a condition that is not made of comparisons of one column with constants.
+    None for a condition that is not made of comparisons of one column with constants.
     """
     match condition:
         case ex.And(parts) | ex.Or(parts):

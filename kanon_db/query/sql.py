@@ -30,12 +30,7 @@ Spelling = Callable[[ex.Column], str]
 class Constants:
     """Binds each constant of a statement, and each list of constants, to a parameter.
 
-    Parameters
-    ----------
-    literal : callable, optional
-        Quotes a value: the values are then part of the text, for people to read and run.
-    first : int
-        Number of the first parameter.
+    `literal` quotes values instead, for people to read and run; `first` numbers parameters.
     """
 
     def __init__(self, literal: Callable[[str], str] | None = None, first: int = 1) -> None:
@@ -61,10 +56,7 @@ class Constants:
     def array(self, items: Sequence[ex.Expression], type_: ex.Type | None) -> str | None:
         """Write constants as one array: the server would copy an array for each element of it.
 
-        Returns
-        -------
-        str or None
-            None where items must be written one by one: values to be shown, expressions, arrays.
+        None where items are written one by one: values to be shown, expressions, arrays.
         """
         by_type: dict[ex.Type, list[str]] = {}
         for item in items:
@@ -190,26 +182,12 @@ def join_relations(
     lookups: Sequence[Lookup],
     on: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Write a relation with the lookup tables that the expressions need.
+    """Write a relation, and each join with the lookup tables that the expressions need.
 
-    Parameters
-    ----------
-    relation, alias : str
-    expressions : sequence of Expression
-    lookups : sequence of Lookup
-    on : mapping of str to str, optional
-        SQL of a publication's columns where they are not ``alias.column``.
-
-    Returns
-    -------
-    list of str
-        The relation, then each join.
-
-    Notes
-    -----
-    Every join is an outer join, so that it neither loses nor repeats a record; an inner join is a
-    condition of its own (:class:`~kanon_db.query.expressions.KeyMatch`).
+    `on`: SQL of a publication's columns where they are not ``alias.column``.
     """
+    # Every join is an outer join, so that it neither loses nor repeats a record; an inner join is a
+    # condition of its own (`KeyMatch`).
     relations = [f"{relation} AS {alias}"]
     numbers = {column.lookup for expression in expressions for column in columns(expression)}
     for number in sorted(number for number in numbers if number is not None):
