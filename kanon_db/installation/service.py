@@ -288,7 +288,8 @@ def allow(dsn: str, roles: Sequence[str], key: bytes | None) -> list[str]:
 
 
 _SETTINGS: Final = """
-SELECT d.datname::text AS database, split_part(e, '=', 1) AS name,
+SELECT coalesce(' IN DATABASE ' || quote_ident(d.datname), '') AS place,
+       split_part(e, '=', 1) AS name,
        substr(e, strpos(e, '=') + 1) AS value
 FROM pg_db_role_setting AS s CROSS JOIN unnest(s.setconfig) AS e
 JOIN pg_settings AS g ON g.name = split_part(e, '=', 1) AND g.context <> 'user'
@@ -301,7 +302,7 @@ WHERE s.setrole = to_regrole($1::text) AND NOT EXISTS (
 
 
 _HAVING_SETTINGS: Final = """
-SELECT d.datname::text AS database
+SELECT coalesce(' IN DATABASE ' || quote_ident(d.datname), '') AS place
 FROM pg_db_role_setting AS s LEFT JOIN pg_database AS d ON d.oid = s.setdatabase
 WHERE s.setrole = to_regrole($1::text)
 """
@@ -311,16 +312,10 @@ def _give_settings(session: PsycopgSession, login: str, role: str) -> list[str]:
     """Give a login the settings of its role that only superusers may set; tell what is lacking."""
     lacking = []
     for row in session.fetch(_HAVING_SETTINGS, login):
-        where = (
-            "" if row["database"] is None else f" IN DATABASE {session.identifier(row['database'])}"
-        )
-        session.fetch(f"ALTER ROLE {login}{where} RESET ALL")
+        session.fetch(f"ALTER ROLE {login}{row['place']} RESET ALL")
     for row in session.fetch(_SETTINGS, session.identifier(role), login):
-        where = (
-            "" if row["database"] is None else f" IN DATABASE {session.identifier(row['database'])}"
-        )
         name = session.identifier(row["name"])
-        statement = f"ALTER ROLE {login}{where} SET {name}"
+        statement = f"ALTER ROLE {login}{row['place']} SET {name}"
         before = fetch_one(session, "SELECT current_setting($1::text) AS value", row["name"])[
             "value"
         ]
