@@ -204,16 +204,17 @@ class HiddenDependence:
     def _show(self, squares: FloatArray) -> float:
         """Return the mean square that shows, beside what is usual."""
         information = self._information * self._typical[:, np.newaxis] * self._typical.size
-        total = float((information * squares).sum()) + _BESIDE * USUAL**2
-        return max(total / (float(information.sum()) + _BESIDE), 0.0)
+        shown = max(float((information * squares).sum()), 0.0)
+        return (shown + _BESIDE * USUAL**2) / (float(information.sum()) + _BESIDE)
 
     def _judge(
         self, squares: FloatArray, assumed: FloatArray, named: BoolArray | bool = True
     ) -> FloatArray:
         """Return the mean square of each direction, beside what is assumed of it."""
         information = np.where(named, self._information, 0.0)
-        total = (information * squares).sum(axis=1) + _BESIDE * assumed
-        judged: FloatArray = np.maximum(total / (information.sum(axis=1) + _BESIDE), 0.0)
+        # Less than what chance shows is chance, too, and takes nothing from what is assumed.
+        shown = np.maximum((information * squares).sum(axis=1), 0.0)
+        judged: FloatArray = (shown + _BESIDE * assumed) / (information.sum(axis=1) + _BESIDE)
         return judged
 
 
