@@ -113,16 +113,22 @@ class HiddenDependence:
             slopes = of_values.T @ of_further @ inverse
             between = between - slopes @ of_further.T @ of_values
             of_values = of_values - of_further @ slopes.T
-        inside, products = np.empty(_SETS), np.empty((counts.shape[1], _SETS))
+        inside, apart = np.empty((2, _SETS))
+        products = np.empty((counts.shape[1], _SETS))
         for some in (slice(at, at + _SETS_AT_ONCE) for at in range(0, _SETS, _SETS_AT_ONCE)):
             marked = _add_up(self._marks[some], sample.starts[:-1], axis=1).T.astype(np.float64)
             of_buckets = np.einsum("bs,bs,b->s", marked, marked, 1 / np.maximum(sizes, 1))
             inside[some] = marked.sum(axis=0) - of_buckets
-            products[:, some] = of_values.T @ _in_cells(marked, sizes, firsts)
+            off = _in_cells(marked, sizes, firsts)
+            products[:, some] = of_values.T @ off
+            apart[some] = np.einsum("bs,bs->s", off, off)
         varies = inside >= _LEAST_INSIDE
         self._marks, self._named = self._marks[varies], self._named[varies]
         self._noise = inside[varies] / max(sample.n_records - sizes.size, 1)
         products = products[:, varies]
+        # Buckets that lie in smaller cells than those found differ more than draws from one do.
+        between_buckets = apart[varies] / max(sizes.size - firsts.size, 1)
+        self._further = np.maximum(between_buckets / self._noise, 1.0)
         totals = counts.sum(axis=0)
         self._scale = 1 / np.sqrt(np.maximum(totals, 1))[:, np.newaxis]
         scales = self._scale * self._scale.T
@@ -134,7 +140,7 @@ class HiddenDependence:
         # A half of the records varies by a quarter of their number.
         self._halves = 4 * self._noise
         usual = USUAL**2 * self._halves
-        heard = usual / (usual + self._chance[:, np.newaxis])
+        heard = usual / (usual + self._chance)
         self._information = _WORTH / max(usual.size, 1) * heard**2
 
     def _weigh_directions(self, totals: IntArray, random: np.random.Generator) -> FloatArray:
@@ -162,7 +168,7 @@ class HiddenDependence:
             learned = self._scale * ((weights - self._shares[self._bucket]).T @ self._marks.T)
             slopes = np.linalg.pinv(self._inside, rcond=1e-3, hermitian=True) @ learned
             products = products - (self._directions * self._between) @ self._directions.T @ slopes
-        chance = self._chance[:, np.newaxis]
+        chance = self._chance
         tells = np.isfinite(chance)
         most = self._between[:, np.newaxis] ** 2 * self._n_records * self._noise
         seen = (self._directions.T @ products) ** 2
@@ -173,10 +179,10 @@ class HiddenDependence:
 
     @property
     def _chance(self) -> FloatArray:
-        """What is seen, on average, of a correlation of 0 with each direction, squared."""
-        varying = self._between * self._n_records
-        chance: FloatArray = np.full(varying.shape, np.inf)
-        np.divide(1.0, varying, out=chance, where=varying > _TELLS)
+        """What is seen, on average, of correlations of 0, squared; (n_directions, n_sets)."""
+        varying = (self._between * self._n_records)[:, np.newaxis]
+        chance: FloatArray = np.full((varying.size, self._further.size), np.inf)
+        np.divide(self._further, varying, out=chance, where=varying > _TELLS)
         return chance
 
     def strengths(self, weigh: Weigh | None = None) -> FloatArray:

@@ -135,3 +135,25 @@ def test_where_nothing_shows_a_usual_strength_is_said(n_values: int, n_buckets: 
     one, several = (HiddenDependence(records, further).strengths() for further in ((), [values]))
     for strengths in (one, several):
         assert strengths == pytest.approx(np.sqrt(2) * USUAL)
+
+
+def test_less_than_chance_takes_nothing_from_what_is_assumed() -> None:
+    """Where as many records of each set are in all buckets, values seem to go with none."""
+    random = np.random.default_rng(3)
+    n_buckets = 100
+    x = np.tile(np.arange(SIZE, dtype="i4"), n_buckets)
+    values = random.integers(0, N_VALUES, x.size).astype("i4")
+    starts = np.arange(0, x.size + 1, SIZE)
+    hidden = HiddenDependence(BucketedRecords([x], values, starts, N_VALUES))
+    assert hidden.strengths().min() > USUAL / 4
+
+
+def test_what_records_of_smaller_cells_have_in_common_is_no_dependence() -> None:
+    """Buckets of records alike differ more than random ones do, and so do products by chance."""
+    random = np.random.default_rng(10)
+    alike = np.repeat(random.normal(size=150), 4 * SIZE)
+    x = ranked(alike + 0.5 * random.normal(size=alike.size), 20)
+    starts = np.arange(0, x.size + 1, SIZE)
+    values = random.integers(0, N_VALUES, x.size).astype("i4")
+    strengths = HiddenDependence(BucketedRecords([x], values, starts, N_VALUES)).strengths()
+    assert strengths.max() < 0.07
