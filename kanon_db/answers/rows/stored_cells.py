@@ -139,20 +139,25 @@ class StoredCells:
     def _sets(self, name: str, constants: Constants, place: int) -> tuple[str, _Reader]:
         cell = self.layout.cells[name]
         shares = self._shares(name, constants, "c.cell::text")
-        of_share, known = ("s.shares", "s.known") if shares else ("NULL::float8[]", "NULL")
-        listed = "coalesce(c.cell, ARRAY[NULL::text])"
-        w = f"coalesce(u.s, 1 / cardinality({listed})::float8)"
+        none = "NULL::float8[]", "NULL::float8"
+        of_share, known = ("s.shares", "s.known") if shares else none
+        # Distinct values are few, so they are ranked, and not each member: in arrays, NULLs are
+        # equal, too.
         sql = (
-            f"WITH c AS MATERIALIZED ({self.cells(name, constants)}), m AS MATERIALIZED ("
-            f'SELECT c.number, u.o, u.v, {w} AS w, dense_rank() OVER (ORDER BY u.v COLLATE "C") - 1'
-            f" AS j FROM c {shares}, unnest({listed}, {of_share}) WITH ORDINALITY AS u (v, s, o)"
-            f" WHERE u.o <= cardinality({listed}))"
-            f" SELECT (SELECT string_agg({_PACKED.format(f'coalesce({known}, 0)')}, ''::bytea"
-            f" ORDER BY c.number) FROM c {shares}) AS c{place},"
-            " (SELECT string_agg(int4send(m.number) || int4send(m.j::int4) || float8send(m.w),"
-            f" ''::bytea ORDER BY m.number, m.o) FROM m) AS m{place},"
-            " (SELECT array_agg(d.v ORDER BY d.j) FROM (SELECT DISTINCT m.j, m.v FROM m) AS d)"
-            f" AS v{place}"
+            f"WITH t AS ({self.cells(name, constants)}), c AS MATERIALIZED (SELECT c.number,"
+            f" c.hidden, coalesce(c.cell, ARRAY[NULL::text]) AS cell, {known} AS known,"
+            f" {of_share} AS shares FROM t AS c {shares}), m AS MATERIALIZED ("
+            ' SELECT c.number, u.o, u.v COLLATE "C" AS v,'
+            " coalesce(u.s, 1 / cardinality(c.cell)::float8) AS w"
+            " FROM c, unnest(c.cell, c.shares) WITH ORDINALITY AS u (v, s, o)"
+            " WHERE u.o <= cardinality(c.cell)), d AS MATERIALIZED ("
+            " SELECT e.v, row_number() OVER (ORDER BY e.v) - 1 AS j"
+            " FROM (SELECT DISTINCT m.v FROM m) AS e)"
+            f" SELECT (SELECT string_agg({_PACKED.format('coalesce(c.known, 0)')}, ''::bytea"
+            f" ORDER BY c.number) FROM c) AS c{place},"
+            " (SELECT string_agg(int4send(m.number) || int4send(d.j::int4) || float8send(m.w),"
+            " ''::bytea ORDER BY m.number, m.o) FROM m JOIN d ON ARRAY[d.v] = ARRAY[m.v])"
+            f" AS m{place}, (SELECT array_agg(d.v ORDER BY d.j) FROM d) AS v{place}"
         )
 
         def read(row: Mapping[str, Any]) -> KnownCells:
