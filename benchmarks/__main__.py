@@ -40,6 +40,7 @@ SPEED = {
     "counting": "Answering counts",
     "hostile_queries": "Queries that are meant to take the server down",
     "answer_times": "Answers from 1,000,000 rows",
+    "percentiles": "Percentiles and dates by group",
     "calls": "What a call of a SQL function costs",
     "first_calls": "First calls",
     "service": "Through a worker",
