@@ -324,11 +324,13 @@ def _compile(function: Callable[..., Any], options: Mapping[str, object]) -> Any
     return dispatcher
 
 
-class _WithoutScipy:
-    """Has this thread's imports of scipy fail during a block."""
+class _WithoutExtras:
+    """Has this thread's imports of what numba would use where it is installed fail in a block."""
 
-    # Loading its functions, numba looks for scipy, which takes longer to load than all of numba,
-    # and uses a loop in convolutions where there is none. What multiplies matrices looks again.
+    # scipy takes longer to load than all of numba, and the others a quarter of that: numba has its
+    # own loop for convolutions. What multiplies matrices looks for scipy again.
+    _names = frozenset(("scipy", "coverage", "cffi", "yaml"))
+
     def __enter__(self) -> None:
         self._thread = threading.get_ident()
         sys.meta_path.insert(0, self)
@@ -337,30 +339,40 @@ class _WithoutScipy:
         sys.meta_path.remove(self)
 
     def find_spec(self, name: str, *_where: object) -> None:
-        """Refuse scipy; others look for all else."""
-        if name.partition(".")[0] == "scipy" and threading.get_ident() == self._thread:
+        """Refuse the extras; others look for all else."""
+        if name.partition(".")[0] in self._names and threading.get_ident() == self._thread:
             raise ModuleNotFoundError(name)
 
 
 @cache
 def load_numba() -> tuple[Any, Any]:
     """Load numba, and return its decorator, and what keeps its results."""
-    with _WithoutScipy():
+    with _WithoutExtras():
         import numba
+        from numba.core.caching import FunctionCache
         from numba.core.registry import cpu_target
+        from numba.core.runtime.nrt import rtsys
+        from numba.extending import typeof_impl
 
-        cpu_target.target_context.refresh()  # as the first kernel would
-    from numba.core.caching import FunctionCache
-    from numba.extending import typeof_impl
+        rtsys.initialize(cpu_target.target_context)
 
     class KernelCache(FunctionCache):
         """What was compiled of a kernel; nothing, where an older state of the package kept it."""
 
+        def load_overload(self, sig: object, target_context: Any) -> object:
+            """Load compiled code; only where there is none, load all that numba can compile."""
+            # numba loads that first, half of its time, but compiled code needs only the runtime.
+            compiled = self._load(sig, target_context)
+            if compiled is None:
+                with _WithoutExtras():
+                    target_context.refresh()
+            return compiled
+
         # An index names the classes of a kernel's arguments: reading one that names a class which
         # is gone would fail, before numba sees that the source has changed.
-        def load_overload(self, sig: object, target_context: object) -> object:
+        def _load(self, sig: object, target_context: object) -> object:
             try:
-                return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+                return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
             except (AttributeError, ImportError):
                 self.flush()  # type: ignore[no-untyped-call]
                 return None
