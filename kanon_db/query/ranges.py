@@ -101,10 +101,11 @@ def _in_seconds(name: str, seconds: str, value: str) -> AxisType:
 
 # PostgreSQL compares intervals as if a month had 30 days, but says that 12 are 365.25 days long.
 _LENGTH: Final = "(EXTRACT(epoch FROM {0}) - 453600 * EXTRACT(year FROM {0}))"
-_NEAR: Final = "greatest(least({0}, 1e14), -1e14)"  # A bin may end anywhere
+# A bin may end anywhere; no end is NULL, which greatest() and least() would leave out.
+_NEAR: Final = "CASE WHEN {0} > 1e14 THEN 1e14 WHEN {0} < -1e14 THEN -1e14 ELSE {0} END"
 _INTERVAL: Final = (
-    f"make_interval(days => trunc({_NEAR} / 86400)::int,"
-    f" secs => ({_NEAR} - 86400 * trunc({_NEAR} / 86400))::float8)"
+    f"make_interval(days => trunc(({_NEAR}) / 86400)::int,"
+    f" secs => (({_NEAR}) - 86400 * trunc(({_NEAR}) / 86400))::float8)"
 )
 
 AXES: Final[Mapping[str, AxisType]] = {
@@ -146,8 +147,8 @@ AXES: Final[Mapping[str, AxisType]] = {
     "interval": _in_seconds("interval", _LENGTH, _INTERVAL),
     "time without time zone": _in_seconds(
         "time without time zone", "EXTRACT(epoch FROM {0})",
-        "CASE WHEN {0} < 86399.9999995 THEN '00:00'::time + make_interval(secs => {0}::float8)"
-        " ELSE '24:00' END",
+        "CASE WHEN {0} >= 86399.9999995 THEN '24:00'"
+        " ELSE '00:00'::time + make_interval(secs => {0}::float8) END",
     ),
 }  # fmt: skip
 """The types of values that may be published as ranges."""

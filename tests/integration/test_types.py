@@ -335,6 +335,8 @@ def test_values_stand_on_their_axis_in_their_order(parties: Parties, name: str) 
         f"(a.v < b.v) = ({own} < {other})",
         f"(a.v < b.v) = ({axis.number.format('a.v')} < {axis.number.format('b.v')})",
         f"{value_at(type_, f'({own})::float8')} = a.v",
+        f"num_nulls({value_at(type_, 'NULL::float8')}) = 1",
+        *(f"num_nulls({value_of_end(type_, f'NULL::{RANGES[of].end}')}) = 1" for of in axis.ranges),
         *(f"{value_of_end(type_, end)} = a.v" for end in ends),
         *(f"{place_of_end(type_, end)} = {own}" for end in ends),
         *(f"{of}({end}, {end}, '[]') @> {end}" for of, end in zip(axis.ranges, ends, strict=True)),
