@@ -68,7 +68,7 @@ def run(session: Any, source: Any, target: str, case: str, steps: list[tuple[str
 
     if case in CUTS:
         frame = session.read.parquet(source) if isinstance(source, str) else source
-        return publish(session, frame, target, case, K, step)
+        return publish(frame, target, case, K, step)
     common: dict[str, Any] = {
         "quasi_identifiers": QUASI_IDENTIFIERS, "sensitive": SENSITIVE, "on_warning": str,
         "source_name": target,  # so that no release is of the same people

@@ -23,7 +23,7 @@ from kanon_db.algorithms.generalization import CutDomains, PartTree, median_cut,
 from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.algorithms.recoding import Microdata, cells_of_classes
 from kanon_db.algorithms.recoding.microdata import Attribute
-from kanon_db.spark._coded_records import PART, RECORDS_OF_PART, codes_in, numbering_parts
+from kanon_db.spark._coded_records import PART, RECORDS_OF_PART, codes_in, number_parts
 from kanon_db.spark._row_store import LOWER_END, UPPER_END
 from kanon_db.spark.environment import through_arrow
 
@@ -77,13 +77,12 @@ def _line(n: int, what: str, found: Any) -> list[str]:
 
 
 def publish(
-    session: Any, frame: Any, target: str, case: str, k: int, on_step: Callable[[str], None]
+    frame: Any, target: str, case: str, k: int, on_step: Callable[[str], None]
 ) -> dict[str, Any]:
     """Generalize fragments of a table whose quasi-identifiers are small whole numbers.
 
     Parameters
     ----------
-    session : SparkSession
     frame : DataFrame
     target : str
         Where Parquet files are written.
@@ -112,9 +111,9 @@ def publish(
     tree = cut_sample(sample[:, columns], n_levels, k)
     on_step("anonymizing fragments")
     names = [QUASI_IDENTIFIERS[place] for place in columns]
-    known = session.sparkContext.broadcast((tree, np.array(tree.leaves), names))
+    known = tree, np.array(tree.leaves), names
     schema = StructType([*frame.schema.fields]).add(PART, IntegerType())
-    numbered = through_arrow(frame, numbering_parts(known), schema)
+    numbered = through_arrow(frame, number_parts, schema, known)
     shown = StructType()
     for name in QUASI_IDENTIFIERS:
         shown.add(name, StructType().add(LOWER_END, IntegerType()).add(UPPER_END, IntegerType()))

@@ -186,7 +186,7 @@ def _from_files(
 
 
 _ANSWERS: Final = "estimates_from_files"
-_ITS_OWN: Final = {"publication": None}  # The folder tells which
+_ITS_OWN: Final = ("name", "publication")  # The folder tells which
 
 # A table, as in `kanon_db.operations`; what has no counterpart there is declared here.
 # fmt: off
@@ -216,12 +216,12 @@ SPARK_OPERATIONS: Final = (
     ),
     _from_files(
         "estimate", _ANSWERS, _ESTIMATOR, hears=("on_warning",), command=("estimate",),
-        fixed=_ITS_OWN,
+        without=_ITS_OWN,
     ),
-    _from_files("estimate_count", _ANSWERS, _ESTIMATOR, hears=("on_warning",), fixed=_ITS_OWN),
-    _from_files("estimate_counts", _ANSWERS, _ESTIMATOR, hears=("on_warning",), fixed=_ITS_OWN),
+    _from_files("estimate_count", _ANSWERS, _ESTIMATOR, hears=("on_warning",), without=_ITS_OWN),
+    _from_files("estimate_counts", _ANSWERS, _ESTIMATOR, hears=("on_warning",), without=_ITS_OWN),
     _from_files(
-        "rewrite_count", _ANSWERS, fixed=_ITS_OWN,
+        "rewrite_count", _ANSWERS, without=_ITS_OWN,
         details="They are the paper's, since the view has the shares of buckets.",
     ),
     _from_files(

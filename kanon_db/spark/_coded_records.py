@@ -6,7 +6,7 @@ is estimated from small sketches, since counting them would be one more pass ove
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -145,34 +145,27 @@ def with_codes(
     """Add the codes of columns to records."""
     from pyspark.sql.types import IntegerType, StructType
 
-    context: Any = records.sparkSession.sparkContext
-    known = context.broadcast(([(column, values.array) for column, values, _ in codes], kept))
     schema = StructType([records.schema[name] for name in kept])
     for _, _, name in codes:
         schema.add(name, IntegerType(), nullable=False)
-    return through_arrow(records, coding(known, schema.names), schema)
+    known = [(column, values.array) for column, values, _ in codes], kept, schema.names
+    return through_arrow(records, number_values, schema, known)
 
 
-def coding(known: Any, names: list[str]) -> Any:
-    """Return the function that numbers values."""
+def number_values(known: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Give the values of columns their numbers."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    def code(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        columns, kept = known.value
-        for batch in batches:
-            found = []
-            for name, values in columns:
-                codes = pc.index_in(as_counted(batch.column(name)), value_set=values)
-                if codes.null_count:
-                    raise ServerError("the records have changed while they were numbered")
-                found.append(codes)
-            yield pa.RecordBatch.from_arrays(
-                [*(batch.column(name) for name in kept), *found], names
-            )
-
-    return code
+    columns, kept, names = known
+    for batch in batches:
+        found = []
+        for name, values in columns:
+            codes = pc.index_in(as_counted(batch.column(name)), value_set=values)
+            if codes.null_count:
+                raise ServerError("the records have changed while they were numbered")
+            found.append(codes)
+        yield pa.RecordBatch.from_arrays([*(batch.column(name) for name in kept), *found], names)
 
 
 def as_counted(column: Any) -> Any:
@@ -294,31 +287,15 @@ def write_coded_records(
 ) -> DataFrame:
     """Write records with the codes of their quasi-identifiers, and all that is published of them.
 
-    Parameters
-    ----------
-    job : SparkJob
-    columns : sequence of CodedQuasiIdentifier
-    sensitive : mapping of str to ValueList, optional
-        The values of sensitive attributes, whose codes are added by :func:`sensitive_column`.
-
-    Returns
-    -------
-    DataFrame
-        From files: ``record``, ``rank_key``, ``order_key``, the other columns as the snapshot has
-        them, and codes by :func:`code_column`.
+    Codes are called by :func:`code_column`, those of `sensitive` by :func:`sensitive_column`.
     """
     job.voice.step("numbering quasi-identifiers")
     codes = [(c.source, c.values, code_column(place)) for place, c in enumerate(columns)]
     for place, (name, values) in enumerate((sensitive or {}).items()):
         codes.append((job.snapshot.column(name), values, sensitive_column(place)))
     columns_beside = [job.snapshot.column(name) for name in other_columns(job)]
-    folder = job.staging.scratch("coded")
-    with failures_as_errors("quasi-identifiers could not be numbered"):
-        numbered = with_codes(
-            job.snapshot.frame, codes, [RECORD, RANK_KEY, ORDER_KEY, *columns_beside]
-        )
-        numbered.write.parquet(folder.path)
-        return job.session.read.parquet(folder.path)
+    numbered = with_codes(job.snapshot.frame, codes, [RECORD, RANK_KEY, ORDER_KEY, *columns_beside])
+    return job.keep(numbered, "coded", "quasi-identifiers could not be numbered")
 
 
 def other_columns(job: SparkJob) -> list[str]:
@@ -435,32 +412,23 @@ def with_parts(records: DataFrame, tree: PartTree, n_attributes: int) -> tuple[D
 
     leaves = tree.leaves
     columns = [code_column(place) for place in range(n_attributes)]
-    context: Any = records.sparkSession.sparkContext
-    known = context.broadcast((tree, np.array(leaves), columns))
     schema = StructType([*records.schema.fields]).add(PART, IntegerType(), nullable=False)
-    with_part = through_arrow(records, numbering_parts(known), schema)
+    with_part = through_arrow(records, number_parts, schema, (tree, np.array(leaves), columns))
     return with_part.repartitionById(len(leaves), f.col(PART)).drop(PART), len(leaves)
 
 
-Batches = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+def number_parts(known: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Add the number of its part to each record."""
+    import pyarrow as pa
 
-
-def numbering_parts(known: Any) -> Batches:
-    """Return the function that adds the number of its part to each record."""
-
-    def number(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        tree, leaves, columns = known.value
-        part_of_node = np.zeros(len(tree.sizes), dtype=np.int32)
-        part_of_node[leaves] = np.arange(leaves.size)
-        for batch in batches:
-            parts = part_of_node[tree.nodes_of(codes_in(batch, columns))]
-            yield pa.RecordBatch.from_arrays(
-                [*batch.columns, pa.array(parts)], [*batch.schema.names, PART]
-            )
-
-    return number
+    tree, leaves, columns = known
+    part_of_node = np.zeros(len(tree.sizes), dtype=np.int32)
+    part_of_node[leaves] = np.arange(leaves.size)
+    for batch in batches:
+        parts = part_of_node[tree.nodes_of(codes_in(batch, columns))]
+        yield pa.RecordBatch.from_arrays(
+            [*batch.columns, pa.array(parts)], [*batch.schema.names, PART]
+        )
 
 
 def codes_in(batch: pa.RecordBatch | pa.Table, columns: Sequence[str]) -> Any:
@@ -485,11 +453,9 @@ class _CutParts:
         from pyspark.sql import functions as f
         from pyspark.sql.types import LongType, StructType
 
-        context: Any = records.sparkSession.sparkContext
-        known = context.broadcast(self)
         schema = StructType().add(_KEY, LongType()).add(_COUNT, LongType())
         with failures_as_errors("the values of parts could not be counted"):
-            counts = through_arrow(records.select(*self.columns), counting_cuts(known), schema)
+            counts = through_arrow(records.select(*self.columns), count_cuts, schema, self)
             sums = counts.groupBy(_KEY).agg(f.sum(_COUNT).alias(_COUNT)).toArrow()
         keys, numbers = (sums.column(name).to_numpy() for name in (_KEY, _COUNT))
         order = np.argsort(keys)
@@ -524,22 +490,18 @@ class _CutParts:
         return keys
 
 
-def counting_cuts(known: Any) -> Batches:
-    """Return the function that counts the codes of records in parts."""
+def count_cuts(known: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Count the codes of records in parts."""
+    import pyarrow as pa
 
-    def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        keys, counts = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-        for batch in batches:
-            present, n = known.value.occurring(batch)
-            keys.append(present)
-            counts.append(n)
-        present, place = np.unique(np.concatenate(keys), return_inverse=True)
-        n = np.bincount(place, np.concatenate(counts), minlength=present.size).astype(np.int64)
-        yield pa.RecordBatch.from_arrays([pa.array(present), pa.array(n)], [_KEY, _COUNT])
-
-    return count
+    keys, counts = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    for batch in batches:
+        present, n = known.occurring(batch)
+        keys.append(present)
+        counts.append(n)
+    present, place = np.unique(np.concatenate(keys), return_inverse=True)
+    n = np.bincount(place, np.concatenate(counts), minlength=present.size).astype(np.int64)
+    yield pa.RecordBatch.from_arrays([pa.array(present), pa.array(n)], [_KEY, _COUNT])
 
 
 # How many combinations the values of some columns have, about, and those of groups of values.
@@ -577,44 +539,39 @@ def count_combinations(
     """Count, about, the combinations of groups of each of :data:`CHOICES`."""
     from pyspark.sql.types import IntegerType, LongType, StructType
 
-    context: Any = coded.sparkSession.sparkContext
     schema = StructType().add(_CHOICE, IntegerType()).add(_HASH, LongType())
     random = np.random.default_rng()
     tables = [random.integers(2**64, size=1 << MOST_BITS, dtype=np.uint64) for _ in names]
-    known = context.broadcast((list(names), list(finest), tables))
+    known = list(names), list(finest), tables
     with failures_as_errors("combinations could not be counted"):
-        sketches = through_arrow(coded.select(*names), sketching(known), schema).toArrow()
+        sketches = through_arrow(coded.select(*names), sketch, schema, known).toArrow()
     choice = sketches.column(_CHOICE).to_numpy()
     hashes = sketches.column(_HASH).to_numpy().astype(np.int64).view(np.uint64)
     return [estimated(smallest(hashes[choice == i])) for i in range(len(CHOICES))]
 
 
-def sketching(known: Any) -> Batches:
-    """Return the function that finds the smallest hashes of each choice."""
+def sketch(known: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Find the smallest hashes of each choice."""
+    import pyarrow as pa
 
-    def sketch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        names, finest, tables = known.value
-        kept = [np.empty(0, dtype=np.uint64) for _ in CHOICES]
-        for batch in batches:
-            codes = [batch.column(name).to_numpy() for name in names]
-            groups = [own[code] for own, code in zip(finest, codes, strict=True)]
-            for i, bits in enumerate(CHOICES):
-                hashes = np.zeros(batch.num_rows, dtype=np.uint64)
-                for code, group, table in zip(codes, groups, tables, strict=True):
-                    if bits is None:
-                        hashes ^= scramble(code.astype(np.uint64) + table[0])
-                    else:
-                        hashes ^= table[group >> (MOST_BITS - bits)]
-                if kept[i].size == _KEPT:
-                    hashes = hashes[hashes < kept[i][-1]]
-                kept[i] = smallest(np.concatenate([kept[i], hashes]))
-        choice = np.repeat(np.arange(len(CHOICES), dtype=np.int32), [one.size for one in kept])
-        arrays = [pa.array(choice), pa.array(np.concatenate(kept).view(np.int64))]
-        yield pa.RecordBatch.from_arrays(arrays, [_CHOICE, _HASH])
-
-    return sketch
+    names, finest, tables = known
+    kept = [np.empty(0, dtype=np.uint64) for _ in CHOICES]
+    for batch in batches:
+        codes = [batch.column(name).to_numpy() for name in names]
+        groups = [own[code] for own, code in zip(finest, codes, strict=True)]
+        for i, bits in enumerate(CHOICES):
+            hashes = np.zeros(batch.num_rows, dtype=np.uint64)
+            for code, group, table in zip(codes, groups, tables, strict=True):
+                if bits is None:
+                    hashes ^= scramble(code.astype(np.uint64) + table[0])
+                else:
+                    hashes ^= table[group >> (MOST_BITS - bits)]
+            if kept[i].size == _KEPT:
+                hashes = hashes[hashes < kept[i][-1]]
+            kept[i] = smallest(np.concatenate([kept[i], hashes]))
+    choice = np.repeat(np.arange(len(CHOICES), dtype=np.int32), [one.size for one in kept])
+    arrays = [pa.array(choice), pa.array(np.concatenate(kept).view(np.int64))]
+    yield pa.RecordBatch.from_arrays(arrays, [_CHOICE, _HASH])
 
 
 def scramble(numbers: _HashWords) -> _HashWords:
@@ -636,20 +593,16 @@ def estimated(hashes: _HashWords) -> float:
     return (_KEPT - 1) / (float(hashes[-1]) / 2**64)
 
 
-def grouping(known: Any) -> Batches:
-    """Return the function that replaces codes by the groups of values."""
+def group_codes(known: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Replace codes by the groups of values."""
+    import pyarrow as pa
 
-    def group(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        names, groups = known.value
-        for batch in batches:
-            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-            for name, own in zip(names, groups, strict=True):
-                columns[name] = pa.array(own[_numbers(batch, name)])
-            yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
-
-    return group
+    names, groups = known
+    for batch in batches:
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        for name, own in zip(names, groups, strict=True):
+            columns[name] = pa.array(own[_numbers(batch, name)])
+        yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
 def _numbers(batch: pa.RecordBatch, name: str) -> AnyIntArray:

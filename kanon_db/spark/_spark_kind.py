@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 
 import numpy as np
 
@@ -80,6 +80,13 @@ class SparkJob:
     def limit(self, seconds: float) -> None:
         """Say that the search has a time limit, from now on."""
         self.voice.limit(seconds)
+
+    def keep(self, records: DataFrame, name: str, failure: str) -> DataFrame:
+        """Write records to files, once: what follows reads the same ones again."""
+        folder = self.staging.scratch(name)
+        with failures_as_errors(failure):
+            records.write.parquet(folder.path)
+            return self.session.read.parquet(folder.path)
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,35 +332,74 @@ def _one_zero(value: Column, type_: DataType) -> Column:
     return f.when(value == 0, f.lit(0).cast(type_)).otherwise(value)
 
 
+@dataclass(frozen=True, eq=False)
+class PublishedFolder:
+    """A publication in files, which may have changed since it was published."""
+
+    session: SparkSession  # Of our own
+    folder: Folder
+    manifest: Manifest
+
+    @classmethod
+    def of(cls, session: SparkSession, target: str) -> Self:
+        """Read its manifest."""
+        require_spark()
+        own = own_session(session)
+        folder = Folder(own, str(target))
+        return cls(own, folder, Manifest.of(folder))
+
+    @property
+    def publication(self) -> Publication:
+        """What the manifest says of it."""
+        return self.manifest.publication
+
+    @property
+    def release(self) -> Folder:
+        """Where its tables are."""
+        return self.folder / self.manifest.release
+
+    @cached_property
+    def files_check(self) -> Check:
+        """See :func:`check_files`."""
+        return check_files(self.release, self.manifest)
+
+    def require_files(self) -> None:
+        """Refuse other files than those that were published."""
+        if not self.files_check.holds:
+            raise changed(self.publication)
+
+    def open(self) -> AbstractContextManager[PublishedTables]:
+        """Open its tables."""
+        return open_tables(self.session, self.folder, self.manifest)
+
+    def examine(self) -> Examination:
+        """Check and measure it, using only its published files, and all of them."""
+        if not self.files_check.holds:
+            return Examination([self.files_check], {})
+        kind = spark_kind(self.publication.kind)
+        with self.open() as tables:
+            return kind.examine(tables, self.publication, self.files_check)
+
+    def require_verified(self) -> None:
+        """Refuse files that are not those that were published, or do not keep their promises."""
+        if not all(check.holds for check in self.examine().checks):
+            raise changed(self.publication)
+
+
 def verify(session: SparkSession, target: str) -> list[Check]:
     """Check a publication, using only its published files, and all of them."""
-    manifest, examined = _read_and_examine(session, target)
-    return examined.checks + accepted_checks(manifest.publication)
+    published = PublishedFolder.of(session, target)
+    return published.examine().checks + accepted_checks(published.publication)
 
 
 def metrics(session: SparkSession, target: str) -> list[Metric]:
     """Measure a publication from its published files."""
-    from kanon_db.catalog.entries import changed
-
-    manifest, examined = _read_and_examine(session, target)
-    if not examined.metrics:
-        raise changed(manifest.publication)
-    measured = examined.metrics
-    values = {**measured, **manifest.publication.metrics, **measured}
+    published = PublishedFolder.of(session, target)
+    measured = published.examine().metrics
+    if not measured:
+        raise changed(published.publication)
+    values = {**measured, **published.publication.metrics, **measured}
     return [Metric(name, value) for name, value in values.items()]
-
-
-def _read_and_examine(session: SparkSession, target: str) -> tuple[Manifest, Examination]:
-    require_spark()
-    own = own_session(session)
-    folder = Folder(own, str(target))
-    manifest = Manifest.of(folder)
-    files_check = check_files(folder / manifest.release, manifest)
-    if not files_check.holds:
-        return manifest, Examination([files_check], {})
-    with open_tables(own, folder, manifest) as tables:
-        kind = spark_kind(manifest.publication.kind)
-        return manifest, kind.examine(tables, manifest.publication, files_check)
 
 
 def check_files(release: Folder, manifest: Manifest) -> Check:
@@ -420,20 +466,13 @@ def _open_with_source(
     phases: Sequence[str],
 ) -> Iterator[tuple[SparkKind, SparkTarget]]:
     """Verify a publication, and open it with its source."""
-    require_spark()
-    own = own_session(session)
-    folder = Folder(own, str(target))
-    manifest = Manifest.of(folder)
-    publication = manifest.publication
+    published = PublishedFolder.of(session, target)
+    publication = published.publication
     kind = spark_kind(publication.kind)
-    files_check = check_files(folder / manifest.release, manifest)
-    if not files_check.holds:
-        raise changed(publication)
-    with open_tables(own, folder, manifest) as tables:
+    published.require_files()
+    with published.open() as tables:
         listener = TableSession(tables, on_progress, on_warning)
         listener.plan(["verifying", *phases])
         listener.phase("verifying")
-        examined = kind.examine(tables, publication, files_check)
-        if not all(check.holds for check in examined.checks):
-            raise changed(publication)
-        yield kind, SparkTarget(listener, publication, open_frame(own, source))
+        published.require_verified()
+        yield kind, SparkTarget(listener, publication, open_frame(published.session, source))

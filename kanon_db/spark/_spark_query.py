@@ -123,11 +123,10 @@ def json_value(value: Any) -> str:
 
 
 class SparkTries(Tries):
-    """Asks Spark what conditions and expressions give for distinct values.
+    """Asks Spark what conditions and expressions give for distinct values."""
 
-    `own_words`: returns a context in which errors of the query's arithmetic become refusals.
-    `distinct`: returns a column's values as an Arrow array; of ranges, their ends, ascending.
-    """
+    # `own_words` returns a context in which errors of the query's arithmetic become refusals;
+    # `distinct` a column's values as an Arrow array; of ranges, their ends, ascending.
 
     def __init__(
         self,

@@ -122,13 +122,7 @@ def spark_session(master: str, **settings: str) -> Iterator[SparkSession]:
 
 
 def own_session(session: SparkSession) -> SparkSession:
-    """Return another session of the same application, with settings of its own.
-
-    Raises
-    ------
-    InvalidParameterError
-        For a session of Spark Connect, which cannot reach the cluster's file systems.
-    """
+    """Return another session of the same application, with settings of its own."""
     if not hasattr(session, "_jsc"):
         raise InvalidParameterError(
             "a session of Spark Connect cannot publish",
@@ -141,10 +135,23 @@ def own_session(session: SparkSession) -> SparkSession:
     return own
 
 
-def through_arrow(frame: DataFrame, function: Callable[..., Any], schema: Any) -> DataFrame:
-    """Pass the rows of each partition through a function of Arrow's batches."""
+def through_arrow(
+    frame: DataFrame, function: Callable[..., Any], schema: Any, known: Any = None
+) -> DataFrame:
+    """Pass the rows of each partition through a function of Arrow's batches.
+
+    What is `known` goes to each machine once, and comes before the batches.
+    """
+    called = function
+    if known is not None:
+        context: Any = frame.sparkSession.sparkContext
+        shared = context.broadcast(known)
+
+        def called(batches: Any) -> Any:
+            return function(shared.value, batches)
+
     with quiet():
-        return frame.mapInArrow(function, schema)
+        return frame.mapInArrow(called, schema)
 
 
 @contextmanager
@@ -224,22 +231,7 @@ _REGISTERED: Final = "Successfully registered with master"
 class StandaloneCluster:
     """A master and workers on the loopback address, for the time of a ``with`` block.
 
-    Parameters
-    ----------
-    workers : int
-    cores : int
-        Of each worker.
-    memory : str
-        Of each worker, as Spark writes it.
-
-    Attributes
-    ----------
-    master : str
-        What sessions connect to, such as ``spark://127.0.0.1:35731``.
-    workers : list of Popen
-        The processes of the workers; killing the group of one ends its executors, too.
-    folder : Path
-        Where they write.
+    `cores` and `memory` are those of each worker, the latter as Spark writes it.
     """
 
     def __init__(self, workers: int = 2, *, cores: int = 1, memory: str = "2g") -> None:

@@ -23,7 +23,7 @@ from kanon_db.answers.scope import (
     check_query,
     read_query,
 )
-from kanon_db.catalog.entries import Publication, changed
+from kanon_db.catalog.entries import Publication
 from kanon_db.declaration import unknown
 from kanon_db.errors import NotFoundError
 from kanon_db.figures import FIGURES
@@ -41,7 +41,6 @@ from kanon_db.query.layout import (
 )
 from kanon_db.query.subqueries import settle
 from kanon_db.spark._bucket_store import SparkBucketQuery
-from kanon_db.spark._publication_folder import Folder, Manifest
 from kanon_db.spark._row_store import (
     SparkRowQuery,
     add_value_shares,
@@ -51,13 +50,9 @@ from kanon_db.spark._row_store import (
     rows_of,
     without_order,
 )
-from kanon_db.spark._spark_kind import check_files
+from kanon_db.spark._spark_kind import PublishedFolder
 from kanon_db.spark._spark_query import IN_POSTGRESQL, SparkQuery
-from kanon_db.spark._tables import SCHEMA, TableSession, column_type, open_tables
-from kanon_db.spark.environment import (
-    own_session,
-    require_spark,
-)
+from kanon_db.spark._tables import SCHEMA, TableSession, column_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,27 +135,23 @@ def _ask(
     on_warning: Callable[[str], None] | None = None,
     figures: str | Mapping[str, Any] | None = None,
     params: str | Mapping[str, Any] | Sequence[Any] | None = None,
-    publication: Publication | None = None,  # that of the folder
 ) -> _T:
-    require_spark()
     if estimator not in get_args(Estimator):
         raise unknown("estimator", estimator, get_args(Estimator))
-    own = own_session(session)
-    folder = Folder(own, str(target))
-    manifest = Manifest.of(folder)
+    published = PublishedFolder.of(session, target)
+    publication = published.publication
     values = None if params is None else VALUES.read(params, "params")
     text = read_query(query, SCHEMA, lambda: None, values=values)
-    publication = manifest.publication
     names = {one.publication.name for one in (text, *text.questions)}
     if names != {publication.name}:
         raise NotFoundError(
             "the query asks another publication",
-            detail=f'"{min(names - {publication.name})}", and not "{publication.name}" in {folder}',
+            detail=f'"{min(names - {publication.name})}", and not "{publication.name}" in'
+            f" {published.folder}",
         )
     if any(one.lookups for one in (text, *text.questions)):
         raise refusal("lookup tables are joined in PostgreSQL only", hint=IN_POSTGRESQL)
-    if not check_files(folder / manifest.release, manifest).holds:
-        raise changed(publication)
+    published.require_files()
     shape = kind_named(publication.kind).shape
     if shape not in ("buckets", "rows"):
         raise refusal(
@@ -169,7 +160,7 @@ def _ask(
             hint=IN_POSTGRESQL,
         )
     is_paper = estimator == "paper"
-    with open_tables(own, folder, manifest) as tables:
+    with published.open() as tables:
         reading = TableSession(tables, on_warning=on_warning)
         if shape == "rows":
             layout: BucketLayout | CellLayout = cell_layout(reading, publication, is_paper=is_paper)
@@ -187,7 +178,7 @@ def _ask(
             )  # fmt: skip
             _require_dates_as_keys(opened)
             if isinstance(layout, CellLayout):
-                return row_query(opened, layout, (folder / manifest.release).path)
+                return row_query(opened, layout, published.release.path)
             return opened
 
         text, n_listed = settle(text, lambda one: list_rows(open_text(one)))

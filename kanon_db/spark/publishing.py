@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from kanon_db.catalog.entries import Publication, changed
+from kanon_db.catalog.entries import Publication
 from kanon_db.catalog.source_checks import MOST_RECORDS, warn_of_recurring, warn_of_values
 from kanon_db.declaration import parameters_of, read_request
 from kanon_db.errors import SchemaMismatchError, ServerError
@@ -50,7 +50,7 @@ from kanon_db.spark._publication_folder import (
     release_named,
     staging_folder,
 )
-from kanon_db.spark._spark_kind import SparkJob, SparkKind, check_files, spark_kind
+from kanon_db.spark._spark_kind import PublishedFolder, SparkJob, SparkKind, check_files, spark_kind
 from kanon_db.spark._tables import (
     PublishedTables,
     SparkProgress,
@@ -61,7 +61,6 @@ from kanon_db.spark._tables import (
     folder_of,
     label_of,
     open_source,
-    open_tables,
     read_table,
     require_comparable,
     take_spark_snapshot,
@@ -376,18 +375,14 @@ def load(
     **given: Any,
 ) -> Published:
     """Load a publication into PostgreSQL, where SQL answers from it."""
-    require_spark()
-    own = own_session(session)
-    folder = Folder(own, str(target))
-    manifest = Manifest.of(folder)
-    release = folder / manifest.release
-    _require_verified(own, folder, manifest)
-    described, request = manifest.publication, read_request(LoadRequest, given)
-    tables = {}
+    published = PublishedFolder.of(session, target)
+    published.require_verified()
+    described, request = published.publication, read_request(LoadRequest, given)
+    files, tables = published.manifest.tables, {}
     ranges = _ranges(described.layout)
-    known = {_SUFFIXES.get(suffix, suffix): suffix for suffix in manifest.tables}
+    known = {_SUFFIXES.get(suffix, suffix): suffix for suffix in files}
     for suffix in map(known.__getitem__, require_loaded_tables(described.kind, known)):
-        frame = read_table(own, release / folder_of(suffix), manifest.tables[suffix])
+        frame = read_table(published.session, published.release / folder_of(suffix), files[suffix])
         if suffix == QIT and described.layout.get("weighted"):
             frame = frame.drop(str(described.layout["weights"]))  # learned there
         tables[_SUFFIXES.get(suffix, suffix)] = _describe_table(frame, ranges)
@@ -422,18 +417,6 @@ def _columns(layout: Mapping[str, Any]) -> dict[str, Any]:
     published = list(layout.get("types", {})) or [*names, *([sensitive] if sensitive else [])]
     also = {"also_sensitive": also_sensitive} if also_sensitive else {}
     return {"quasi_identifiers": names, "sensitive": sensitive, **also, "published": published}
-
-
-def _require_verified(session: SparkSession, folder: Folder, manifest: Manifest) -> None:
-    """Refuse files that are not those that were published, or do not keep their promises."""
-    files_check = check_files(folder / manifest.release, manifest)
-    if files_check.holds:
-        with open_tables(session, folder, manifest) as tables:
-            kind = spark_kind(manifest.publication.kind)
-            examined = kind.examine(tables, manifest.publication, files_check)
-        if all(check.holds for check in examined.checks):
-            return
-    raise changed(manifest.publication)
 
 
 def _ranges(layout: Mapping[str, Any]) -> dict[str, str]:

@@ -30,32 +30,27 @@ SETTINGS = {
 }
 
 
-def deleting(folder: str, deal: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def deleting(folder: str, deal: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Deal as before, but delete shuffle files first, once."""
 
-    def wrapped(known: Any) -> Any:
-        dealing_of = deal(known)
+    def deal_and_delete(known: Any, batches: Iterator[Any]) -> Iterator[Any]:
+        try:
+            os.close(os.open(folder + "/deleted", os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            pass
+        else:
+            for file in Path(folder).rglob("shuffle_*"):
+                file.unlink(missing_ok=True)
+        yield from deal(known, batches)
 
-        def deal_and_delete(batches: Iterator[Any]) -> Iterator[Any]:
-            try:
-                os.close(os.open(folder + "/deleted", os.O_CREAT | os.O_EXCL))
-            except FileExistsError:
-                pass
-            else:
-                for file in Path(folder).rglob("shuffle_*"):
-                    file.unlink(missing_ok=True)
-            yield from dealing_of(batches)
-
-        return deal_and_delete
-
-    return wrapped
+    return deal_and_delete
 
 
 def main(master: str, source: str, target: str, folder: str = "") -> None:
     """Publish, and say ``again N`` at the end: how many stages were run again."""
     _bucket_dealing._RECORDS_OF_PART = 512  # type: ignore[misc]  # several parts, as of a large table
     if folder:
-        _bucket_dealing.dealing_function = deleting(folder, _bucket_dealing.dealing_function)
+        _bucket_dealing.deal = deleting(folder, _bucket_dealing.deal)
     with spark_session(master, **SETTINGS) as session:
         session.sparkContext.setLogLevel("OFF")
         spark.publish_buckets(

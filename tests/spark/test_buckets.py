@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import ceil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from kanon_db.algorithms.ground.computation import UNLIMITED
 from kanon_db.randomness import SecureRandom
 from kanon_db.spark._tables import hashing_with_key
 from kanon_db.spark.kinds import _bucket_dealing
-from kanon_db.spark.kinds._bucket_dealing import Slices, locating_function
+from kanon_db.spark.kinds._bucket_dealing import Slices, locate
 from tests.spark import data
 
 LARGEST = 12
@@ -208,17 +207,15 @@ def on_workers(tree: Any, slices: Slices, qi_codes: Any, codes: Any, known: Any)
     names = [f"q{i}" for i in range(qi_codes.shape[1])]
     numbered |= dict(zip(names, qi_codes.T, strict=True))
     keyed = hashing_with_key(SecureRandom().bytes(32))(batches(numbered))
-    located = locating_function(SimpleNamespace(value=(tree, slices)), names)(keyed)
+    located = locate((tree, slices, names), keyed)
     whole = pa.Table.from_batches(list(located))
     before = counted_before(whole, slices, n_values)
     whole = whole.sort_by([(name, "ascending") for name in ("slice", "code", "rank_key")])
-    known = SimpleNamespace(value=(slices.cell, n_values, *before, allotment, numbers))
+    known = slices.cell, n_values, *before, allotment, numbers
     buckets = np.empty(codes.size, dtype=np.int64)
     for part in np.unique(slices.part):
         of_part = whole.filter(np.asarray(whole["part"]) == part)
-        for batch in _bucket_dealing.dealing_function(known)(
-            iter(of_part.to_batches(max_chunksize=5))
-        ):
+        for batch in _bucket_dealing.deal(known, iter(of_part.to_batches(max_chunksize=5))):
             buckets[batch.column("record").to_numpy()] = batch.column("bucket").to_numpy()
     return buckets
 

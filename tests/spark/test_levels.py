@@ -9,7 +9,6 @@ from dataclasses import astuple
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from kanon_db.spark.kinds import bucket_kind
 from kanon_db.spark.kinds.bucket_kind import (
     bucketed,
     sample_buckets,
-    weighing_function,
+    weigh,
     whole_buckets,
 )
 from tests.expected_counts import Weighted
@@ -58,7 +57,7 @@ def dealt(seed: int = 0) -> Any:
 
 
 @pytest.fixture(scope="module")
-def known() -> SimpleNamespace:
+def known() -> Any:
     """What is broadcast: a model of `dealt`, with units, values and a seed."""
     import pyarrow as pa
 
@@ -67,14 +66,14 @@ def known() -> SimpleNamespace:
     model = learn(records, np.random.default_rng(1), n_codes=[40])
     assert model is not None
     ages = pa.array(np.arange(40, dtype=np.int32))
-    return SimpleNamespace(value=(model, units, {"c0": ages}, 4, 17))
+    return model, units, {"c0": ages}, 4, 17
 
 
-def weighed(known: SimpleNamespace, records: Any, size: int = 300) -> Any:
+def weighed(known: Any, records: Any, size: int = 300) -> Any:
     import pyarrow as pa
 
     names = ["c0", "order_key", "bucket", "levels"]
-    found = weighing_function(known, names)(iter(records.to_batches(max_chunksize=size)))
+    found = weigh((*known, names), iter(records.to_batches(max_chunksize=size)))
     return pa.Table.from_batches(list(found))
 
 
@@ -83,9 +82,7 @@ def levels_in(found: Any) -> np.ndarray:
     return np.frombuffer(text, dtype=np.uint8).reshape(found.num_rows, -1)
 
 
-def test_workers_weigh_whole_buckets(
-    known: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_weigh_whole_buckets(known: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Levels add up; a task that is run again finds the same, however its records come."""
     monkeypatch.setattr(bucket_kind, "_RECORDS_OF_RUN", 170)
     records = dealt()
@@ -93,7 +90,7 @@ def test_workers_weigh_whole_buckets(
     assert found.select(["c0", "order_key", "bucket"]) == records.select(
         ["c0", "order_key", "bucket"]
     )
-    levels, units = levels_in(found), known.value[1]
+    levels, units = levels_in(found), known[1]
     counts = np.zeros((500, 4), dtype=np.int64)
     np.add.at(counts, (np.arange(2_000) // 4, records["code"].to_numpy()), 1)
     assert (levels.reshape(500, 4, 4).sum(axis=1) == counts * units.parts).all()
@@ -105,7 +102,7 @@ def test_workers_weigh_whole_buckets(
 
 
 @pytest.mark.pitfall(12)
-def test_workers_do_not_learn_who_has_which_value(known: SimpleNamespace) -> None:
+def test_workers_do_not_learn_who_has_which_value(known: Any) -> None:
     """Values change places within buckets, and each record has the same levels."""
     import pyarrow as pa
 

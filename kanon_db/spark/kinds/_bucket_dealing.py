@@ -7,7 +7,7 @@ assigns it to the same one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,7 +35,7 @@ from kanon_db.spark._coded_records import (
     RECORDS,
     ValueList,
     count_combinations,
-    grouping,
+    group_codes,
     groups_of,
     read_values,
     with_codes,
@@ -108,10 +108,7 @@ class HistogramColumns:
         job.voice.step("numbering quasi-identifiers")
         codes = list(zip(self.columns, self.values, self.names, strict=True))
         records = with_codes(records, codes, records.columns)
-        folder = job.staging.scratch("numbered")
-        with failures_as_errors("quasi-identifiers could not be numbered"):
-            records.write.parquet(folder.path)
-            return job.session.read.parquet(folder.path)
+        return job.keep(records, "numbered", "quasi-identifiers could not be numbered")
 
     def histogram(self, job: SparkJob, coded: DataFrame, n_values: int) -> QuasiIdentifierHistogram:
         """Count the records with their codes and that of their value."""
@@ -124,9 +121,7 @@ class HistogramColumns:
         if bits is not None:
             groups = [groups_of(one.counts, bits) for one in self.values]
             last_codes = [_last_codes(own, bits) for own in groups]
-            context: Any = job.session.sparkContext
-            known = context.broadcast((self.names, groups))
-            counted = through_arrow(counted, grouping(known), counted.schema)
+            counted = through_arrow(counted, group_codes, counted.schema, (self.names, groups))
         with failures_as_errors("combinations of quasi-identifiers could not be counted"):
             found = counted.groupBy(*self.names, CODE).agg(f.count("*").alias(RECORDS)).toArrow()
         qi_codes = np.column_stack(
@@ -247,9 +242,8 @@ def deal_records(
     from pyspark.sql import functions as f
     from pyspark.sql.types import IntegerType, StructType
 
-    context: Any = records.sparkSession.sparkContext
     before = _records_before(records, slices, n_values)
-    known = context.broadcast((slices.cell, n_values, *before, allotment, numbers))
+    known = slices.cell, n_values, *before, allotment, numbers
     n_partitions = int(slices.part.max(initial=0)) + 1
     # What decides most comparisons is one number, which Spark keeps beside its pointers to rows.
     run = f.col(SLICE).cast("long") * n_values + f.col(CODE)
@@ -259,9 +253,8 @@ def deal_records(
         first, RANK_KEY, RECORD
     )
     schema = StructType([*ordered.schema.fields]).add(BUCKET, IntegerType(), nullable=False)
-    return through_arrow(ordered, dealing_function(known), schema).drop(
-        SLICE, PART_OF_VALUE, RANK_KEY, RECORD
-    )
+    dealt = through_arrow(ordered, deal, schema, known)
+    return dealt.drop(SLICE, PART_OF_VALUE, RANK_KEY, RECORD)
 
 
 def _records_before(records: DataFrame, slices: Slices, n_values: int) -> tuple[IntArray, IntArray]:
@@ -297,30 +290,26 @@ def begun(
     return row, before
 
 
-def dealing_function(known: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that finds the buckets of sorted records."""
+def deal(known: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Find the buckets of sorted records."""
+    import pyarrow as pa
 
-    def deal(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        cell, n_values, row, before, allotment, numbers = known.value
-        last, seen = None, 0
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            own, code = (batch.column(name).to_numpy() for name in (SLICE, CODE))
-            run = own.astype(np.int64) * n_values + code
-            position = positions(run)
-            if run[0] == last:
-                position[run == last] += seen
-            last, seen = run[-1], int(position[-1]) + 1
-            rank = before[row[own], code] + position
-            bucket = numbers[allotment.bucket_of(cell[own] * n_values + code, rank)]
-            yield pa.RecordBatch.from_arrays(
-                [*batch.columns, pa.array(bucket.astype(np.int32))], [*batch.schema.names, BUCKET]
-            )
-
-    return deal
+    cell, n_values, row, before, allotment, numbers = known
+    last, seen = None, 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        own, code = (batch.column(name).to_numpy() for name in (SLICE, CODE))
+        run = own.astype(np.int64) * n_values + code
+        position = positions(run)
+        if run[0] == last:
+            position[run == last] += seen
+        last, seen = run[-1], int(position[-1]) + 1
+        rank = before[row[own], code] + position
+        bucket = numbers[allotment.bucket_of(cell[own] * n_values + code, rank)]
+        yield pa.RecordBatch.from_arrays(
+            [*batch.columns, pa.array(bucket.astype(np.int32))], [*batch.schema.names, BUCKET]
+        )
 
 
 def positions(runs: IntArray) -> IntArray:
@@ -349,21 +338,15 @@ class CutRecords:
 
     def place_records(self, job: SparkJob, slices: Slices) -> DataFrame:
         """Put the slice and the part of each record in place of quasi-identifiers' codes."""
-        # Records are read more than once afterwards, and kept in files.
-        folder = job.staging.scratch("place_records")
-        with failures_as_errors("records could not be put into cells"):
-            self._locate(slices).drop(*self.names).write.parquet(folder.path)
-            return job.session.read.parquet(folder.path)
-
-    def _locate(self, slices: Slices) -> DataFrame:
         from pyspark.sql.types import IntegerType, StructType
 
         schema = StructType([*self.frame.schema.fields])
         for name in (SLICE, PART_OF_VALUE):
             schema.add(name, IntegerType(), nullable=False)
-        context: Any = self.frame.sparkSession.sparkContext
-        known = context.broadcast((self.tree, slices))
-        return through_arrow(self.frame, locating_function(known, self.names), schema)
+        located = through_arrow(self.frame, locate, schema, (self.tree, slices, self.names))
+        return job.keep(
+            located.drop(*self.names), "place_records", "records could not be put into cells"
+        )
 
 
 def cut_records(
@@ -394,26 +377,19 @@ def cut_records(
     )
 
 
-Batches = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+def locate(known: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Find the slices and parts of records, from their cells."""
+    import pyarrow as pa
 
-
-def locating_function(known: Any, names: Sequence[str]) -> Batches:
-    """Return the function that finds the slices and parts of records, from their cells."""
-
-    def locate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        tree, slices = known.value
-        for batch in batches:
-            codes = np.column_stack([batch.column(name).to_numpy() for name in names])
-            cells = tree.cell_of(codes)
-            own = slices.of_keys(cells, batch.column(RANK_KEY).to_numpy())
-            added = {SLICE: own.astype(np.int32), PART_OF_VALUE: slices.part[own]}
-            yield pa.RecordBatch.from_arrays(
-                [*batch.columns, *map(pa.array, added.values())], [*batch.schema.names, *added]
-            )
-
-    return locate
+    tree, slices, names = known
+    for batch in batches:
+        codes = np.column_stack([batch.column(name).to_numpy() for name in names])
+        cells = tree.cell_of(codes)
+        own = slices.of_keys(cells, batch.column(RANK_KEY).to_numpy())
+        added = {SLICE: own.astype(np.int32), PART_OF_VALUE: slices.part[own]}
+        yield pa.RecordBatch.from_arrays(
+            [*batch.columns, *map(pa.array, added.values())], [*batch.schema.names, *added]
+        )
 
 
 @dataclass(frozen=True, eq=False)

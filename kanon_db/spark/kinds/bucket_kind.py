@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -70,9 +70,9 @@ from kanon_db.spark._coded_records import (
     read_values,
     with_codes,
 )
-from kanon_db.spark._publication_folder import Folder, Manifest
 from kanon_db.spark._spark_kind import (
     NumberedColumn,
+    PublishedFolder,
     SparkJob,
     SparkKind,
     SparkResult,
@@ -90,7 +90,6 @@ from kanon_db.spark._tables import (
 )
 from kanon_db.spark.environment import (
     failures_as_errors,
-    own_session,
     quote_column,
     through_arrow,
 )
@@ -106,20 +105,18 @@ if TYPE_CHECKING:
 
 def weighted_view(session: SparkSession, target: str) -> DataFrame:
     """Join QIT and SAT, as the view of this name does in PostgreSQL."""
-    own = own_session(session)
-    folder = Folder(own, target)
-    manifest = Manifest.of(folder)
-    publication = manifest.publication
+    published = PublishedFolder.of(session, target)
+    own, publication = published.session, published.publication
     if publication.kind != "buckets":
         raise InvalidParameterError(
             "only buckets have a weighted view",
-            detail=f"{folder} is of the kind {publication.kind}",
+            detail=f"{published.folder} is of the kind {publication.kind}",
         )
     tables = PublishedTables(
         own,
         {
             publication.name + suffix: read_table(
-                own, folder / manifest.release / folder_of(suffix), manifest.tables[suffix]
+                own, published.release / folder_of(suffix), published.manifest.tables[suffix]
             )
             for suffix in (QIT, SAT)
         },
@@ -159,7 +156,7 @@ def write_qit(
         )
         if n_weights:
             fields = [weight_field(place) for place in range(n_weights)]
-            ordered = through_arrow(ordered, in_fields(fields), _with_levels(ordered, fields))
+            ordered = through_arrow(ordered, name_levels, _with_levels(ordered, fields), fields)
             published.append(f.col(LEVELS).alias(layout["weights"]))
         write_table(ordered.select(*published), job.staging.tables / folder_of(QIT))
 
@@ -282,14 +279,9 @@ class LearnedWeights:
         schema = StructType([*fields]).add(LEVELS, BinaryType(), nullable=False)
         values = {name: own.array for name, own in self.columns.items()}
         seed = int.from_bytes(SecureRandom().bytes(16))
-        context: Any = job.session.sparkContext
-        known = context.broadcast((self.model, self.units, values, self.n_values, seed))
-        folder = job.staging.scratch("weighed")
-        with failures_as_errors("values could not be weighed"):
-            through_arrow(by_bucket, weighing_function(known, schema.names), schema).write.parquet(
-                folder.path
-            )
-            return job.session.read.parquet(folder.path)
+        known = self.model, self.units, values, self.n_values, seed, schema.names
+        weighed = through_arrow(by_bucket, weigh, schema, known)
+        return job.keep(weighed, "weighed", "values could not be weighed")
 
     def write(self, job: SparkJob, values: ValueList, layout: Mapping[str, Any]) -> None:
         """Write which field of the levels each value has, and what a level stands for."""
@@ -371,34 +363,28 @@ def bucketed(records: pa.Table, columns: Sequence[str], n_values: int) -> Bucket
     return BucketedRecords(own, values, starts, n_values)
 
 
-def weighing_function(
-    known: Any, names: Sequence[str]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that adds levels to the records of sorted buckets."""
+def weigh(known: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Add levels to the records of sorted buckets."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    def weigh(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        model, units, values, n_values, seed = known.value
-        for run in whole_buckets(batches, _RECORDS_OF_RUN):
-            coded = {
-                name: pc.index_in(as_counted(run.column(name)), value_set=of)
-                for name, of in values.items()
-            }
-            if any(codes.null_count for codes in coded.values()):
-                raise ServerError("the records have changed while they were weighed")
-            own = pa.table({BUCKET: run.column(BUCKET), CODE: run.column(CODE), **coded})
-            records = bucketed(own, list(coded), n_values)
-            random = np.random.default_rng([seed, run.column(BUCKET)[0].as_py()])
-            levels = levels_of(model, units, records, random)
-            ends = np.arange(run.num_rows + 1, dtype=np.int32) * n_values
-            buffers = [None, pa.py_buffer(ends), pa.py_buffer(levels)]
-            added = pa.Array.from_buffers(pa.binary(), run.num_rows, buffers)
-            kept = run.append_column(LEVELS, added).select(names).combine_chunks()
-            yield from kept.to_batches()
-
-    return weigh
+    model, units, values, n_values, seed, names = known
+    for run in whole_buckets(batches, _RECORDS_OF_RUN):
+        coded = {
+            name: pc.index_in(as_counted(run.column(name)), value_set=of)
+            for name, of in values.items()
+        }
+        if any(codes.null_count for codes in coded.values()):
+            raise ServerError("the records have changed while they were weighed")
+        own = pa.table({BUCKET: run.column(BUCKET), CODE: run.column(CODE), **coded})
+        records = bucketed(own, list(coded), n_values)
+        random = np.random.default_rng([seed, run.column(BUCKET)[0].as_py()])
+        levels = levels_of(model, units, records, random)
+        ends = np.arange(run.num_rows + 1, dtype=np.int32) * n_values
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(levels)]
+        added = pa.Array.from_buffers(pa.binary(), run.num_rows, buffers)
+        kept = run.append_column(LEVELS, added).select(names).combine_chunks()
+        yield from kept.to_batches()
 
 
 def whole_buckets(batches: Iterator[pa.RecordBatch], n_records: int) -> Iterator[pa.Table]:
@@ -423,27 +409,23 @@ def whole_buckets(batches: Iterator[pa.RecordBatch], n_records: int) -> Iterator
         yield pa.Table.from_batches(waiting)
 
 
-def in_fields(
-    fields: Sequence[str],
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that writes the levels of records as numbers with names."""
+def name_levels(
+    fields: Sequence[str], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Write the levels of records as numbers with names."""
+    import pyarrow as pa
 
-    def divide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        for batch in batches:
-            packed = batch.column(LEVELS)
-            ends = np.frombuffer(packed.buffers()[1], dtype=np.int32)[packed.offset :]
-            own = slice(int(ends[0]), int(ends[batch.num_rows]))
-            levels = np.frombuffer(packed.buffers()[2], dtype=np.uint8)[own]
-            levels = levels.reshape(-1, len(fields))
-            each = [pa.array(column.astype(np.int16)) for column in levels.T]
-            at = batch.schema.get_field_index(LEVELS)
-            columns = [*batch.columns]
-            columns[at] = pa.StructArray.from_arrays(each, list(fields))
-            yield pa.RecordBatch.from_arrays(columns, batch.schema.names)
-
-    return divide
+    for batch in batches:
+        packed = batch.column(LEVELS)
+        ends = np.frombuffer(packed.buffers()[1], dtype=np.int32)[packed.offset :]
+        own = slice(int(ends[0]), int(ends[batch.num_rows]))
+        levels = np.frombuffer(packed.buffers()[2], dtype=np.uint8)[own]
+        levels = levels.reshape(-1, len(fields))
+        each = [pa.array(column.astype(np.int16)) for column in levels.T]
+        at = batch.schema.get_field_index(LEVELS)
+        columns = [*batch.columns]
+        columns[at] = pa.StructArray.from_arrays(each, list(fields))
+        yield pa.RecordBatch.from_arrays(columns, batch.schema.names)
 
 
 def _with_levels(frame: DataFrame, fields: Sequence[str]) -> Any:
@@ -673,10 +655,7 @@ class SparkBuckets(SparkKind):
                 hint="publish parts of the source, such as regions, apart",
             )
         # Both tables are written from files, so that neither depends on how the other is made.
-        folder = job.staging.scratch("assigned")
-        with failures_as_errors("buckets could not be assigned"):
-            assigned.frame.write.parquet(folder.path)
-            frame = job.session.read.parquet(folder.path)
+        frame = job.keep(assigned.frame, "assigned", "buckets could not be assigned")
         layout = bucket_layout(job.source, setting)
         job.voice.step("writing the sensitive table")
         sat = write_sat(job, frame, values, layout, setting.n_buckets)

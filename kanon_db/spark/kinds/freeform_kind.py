@@ -33,7 +33,6 @@ from kanon_db.publications.rows.row_kind import loss_metrics, require_k, weights
 from kanon_db.publications.rows.row_relations import same_digest
 from kanon_db.randomness import SecureRandom
 from kanon_db.spark._coded_records import (
-    Batches,
     attributes_of,
     code_column,
     codes_in,
@@ -95,10 +94,9 @@ def in_segments(
     ordered = records.orderBy(*(code_column(place) for place in by_size), RECORD)
     schema = StructType([*records.schema.fields])
     schema.add(_CHUNK, IntegerType(), nullable=False).add(_PLACE, LongType(), nullable=False)
-    folder = job.staging.scratch("sorted")
-    with failures_as_errors("records could not be sorted"):
-        through_arrow(ordered, placing_function, schema).write.parquet(folder.path)
-        placed = job.session.read.parquet(folder.path)
+    failure = "records could not be sorted"
+    placed = job.keep(through_arrow(ordered, place_records, schema), "sorted", failure)
+    with failures_as_errors(failure):
         counts = dict(map(tuple, placed.groupBy(_CHUNK).count().collect()))
     before = np.zeros(max(counts, default=0) + 1, dtype=np.int64)
     for chunk, count in counts.items():
@@ -111,16 +109,14 @@ def in_segments(
             int(job.session.sparkContext.defaultParallelism),
         ),
     )
-    context: Any = job.session.sparkContext
-    known = context.broadcast((before, starts))
     schema = StructType([*placed.schema.fields]).add(_SEGMENT, IntegerType(), nullable=False)
-    numbered = through_arrow(placed, numbering_segments(known), schema)
+    numbered = through_arrow(placed, number_segments, schema, (before, starts))
     task = (f.col(_SEGMENT) * f.lit(n_tasks).cast("long") / starts.size).cast("int")
     sent = numbered.repartitionById(n_tasks, task).sortWithinPartitions(_SEGMENT, _CHUNK, _PLACE)
     return sent, int(starts.size)
 
 
-def placing_function(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def place_records(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Add the number of a partition, and the place of each record in it."""
     import pyarrow as pa
     from pyspark import TaskContext
@@ -135,22 +131,18 @@ def placing_function(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
         )
 
 
-def numbering_segments(known: Any) -> Batches:
-    """Return the function that adds the number of its segment to each record."""
+def number_segments(known: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Add the number of its segment to each record."""
+    import pyarrow as pa
 
-    def number(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        before, starts = known.value
-        for batch in batches:
-            chunk, place = (batch.column(name).to_numpy() for name in (_CHUNK, _PLACE))
-            segment = np.searchsorted(starts, before[chunk] + place, side="right") - 1
-            yield pa.RecordBatch.from_arrays(
-                [*batch.columns, pa.array(segment.astype(np.int32))],
-                [*batch.schema.names, _SEGMENT],
-            )
-
-    return number
+    before, starts = known
+    for batch in batches:
+        chunk, place = (batch.column(name).to_numpy() for name in (_CHUNK, _PLACE))
+        segment = np.searchsorted(starts, before[chunk] + place, side="right") - 1
+        yield pa.RecordBatch.from_arrays(
+            [*batch.columns, pa.array(segment.astype(np.int32))],
+            [*batch.schema.names, _SEGMENT],
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,14 +180,10 @@ class SegmentSearch:
         )
 
 
-def match_search_function(known: Any) -> Batches:
-    """Return the function that searches one segment after the other."""
-
-    def match(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for segment in runs(batches, _SEGMENT):
-            yield known.value.run(segment)
-
-    return match
+def match_segments(known: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Search one segment after the other."""
+    for segment in runs(batches, _SEGMENT):
+        yield known.run(segment)
 
 
 def runs(batches: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.Table]:
@@ -261,10 +249,7 @@ class SparkFreeform(SparkRows):
             passed,
             schema.names,
         )
-        context: Any = job.session.sparkContext
-        recoded = keep_recoded(
-            job, through_arrow(divided, match_search_function(context.broadcast(search)), schema)
-        )
+        recoded = keep_recoded(job, through_arrow(divided, match_segments, schema, search))
         checks, _ = compare_with_source(
             job, recoded, all_covered(columns), "every original value lies within its cell"
         )

@@ -48,7 +48,6 @@ from kanon_db.publications.rows.row_kind import loss_metrics, require_k, weights
 from kanon_db.session.protocol import Row
 from kanon_db.spark import _coded_records
 from kanon_db.spark._coded_records import (
-    Batches,
     CodedQuasiIdentifier,
     ValueList,
     attributes_of,
@@ -156,17 +155,13 @@ def _first_records(classes: IntArray, records: IntArray) -> IntArray:
     return first
 
 
-def class_search_function(known: Any) -> Batches:
-    """Return the function that searches the part of a partition."""
+def search_part(known: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Search the part of a partition."""
+    import pyarrow as pa
 
-    def search(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        part = [batch for batch in batches if batch.num_rows]
-        if part:
-            yield known.value.run(pa.Table.from_batches(part))
-
-    return search
+    part = [batch for batch in batches if batch.num_rows]
+    if part:
+        yield known.run(pa.Table.from_batches(part))
 
 
 # Searching once more, together, for the classes of those records of all parts that lose most.
@@ -185,10 +180,7 @@ def improve_worst_classes(job: SparkJob, recoded: DataFrame, search: PartSearch)
     lose_most = _is_among_worst(recoded)
     chosen = recoded.where(lose_most)
     once_more = replace(search, request=replace(search.request, max_suppressed=Fraction(0)))
-    context: Any = job.session.sparkContext
-    searched = through_arrow(
-        chosen.coalesce(1), class_search_function(context.broadcast(once_more)), recoded.schema
-    )
+    searched = through_arrow(chosen.coalesce(1), search_part, recoded.schema, once_more)
     again = keep_recoded(job, searched, "recoded-again")
     with failures_as_errors("classes could not be compared"):
         before, after = (
@@ -363,10 +355,7 @@ def _recode(
         replace(request, weights=None, constraints=None), method, constraint,
         _seconds(job, n_parts + again), passed, schema.names,
     )  # fmt: skip
-    context: Any = job.session.sparkContext
-    recoded = keep_recoded(
-        job, through_arrow(divided, class_search_function(context.broadcast(search)), schema)
-    )
+    recoded = keep_recoded(job, through_arrow(divided, search_part, schema, search))
     return method, improve_worst_classes(job, recoded, search) if again else recoded, n_parts
 
 

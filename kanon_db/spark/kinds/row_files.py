@@ -227,10 +227,7 @@ PATTERN_NUMBER: Final = "pattern"
 
 def keep_recoded(job: SparkJob, recoded: DataFrame, name: str = "recoded") -> DataFrame:
     """Write recoded records to files, once: what follows reads the same ones again."""
-    folder = job.staging.scratch(name)
-    with failures_as_errors("records could not be recoded"):
-        recoded.write.parquet(folder.path)
-        return job.session.read.parquet(folder.path)
+    return job.keep(recoded, name, "records could not be recoded")
 
 
 def compare_with_source(

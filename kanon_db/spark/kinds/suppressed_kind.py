@@ -39,18 +39,16 @@ from kanon_db.publications.suppressed.methods import (
 from kanon_db.publications.suppressed.request import SuppressedRequest
 from kanon_db.randomness import SecureRandom
 from kanon_db.spark._coded_records import (
-    Batches,
     CodedQuasiIdentifier,
     code_column,
     codes_in,
     number_of_value,
-    other_columns,
     read_quasi_identifiers,
     write_coded_records,
 )
 from kanon_db.spark._row_store import view_of
 from kanon_db.spark._spark_kind import SparkJob, SparkResult
-from kanon_db.spark._tables import ORDER_KEY, RANK_KEY, RECORD, PublishedTables
+from kanon_db.spark._tables import RANK_KEY, RECORD, PublishedTables
 from kanon_db.spark.environment import failures_as_errors, quote_column, through_arrow
 from kanon_db.spark.kinds.row_files import (
     LEFT_OUT,
@@ -59,6 +57,7 @@ from kanon_db.spark.kinds.row_files import (
     cell_of,
     compare_with_source,
     keep_recoded,
+    name_copied_columns,
     write_rows,
 )
 
@@ -113,14 +112,14 @@ def choose_patterns(job: SparkJob, records: DataFrame, patterns: PatternSet) -> 
             detail=f"{job.snapshot.n_records:,}, of which one machine draws among {MOST_TO_JOIN:,}",
             hint='leave out left_over, so that fewer than k are left out, or give "publish"',
         )
-    folder = job.staging.scratch("types")
-    with failures_as_errors("row types could not be counted"):
-        counted = records.groupBy(*columns).agg(f.count("*").alias(_COUNT))
-        counted.select(
-            f.monotonically_increasing_id().alias(ROW_TYPE), *columns, _COUNT,
-            f.lit(LEFT_OVER).cast("int").alias(NUMBER),
-        ).write.parquet(folder.path)  # fmt: skip
-        types = job.session.read.parquet(folder.path)
+    counted = records.groupBy(*columns).agg(f.count("*").alias(_COUNT))
+    counted = counted.select(
+        f.monotonically_increasing_id().alias(ROW_TYPE), *columns, _COUNT,
+        f.lit(LEFT_OVER).cast("int").alias(NUMBER),
+    )  # fmt: skip
+    failure = "row types could not be counted"
+    types = job.keep(counted, "types", failure)
+    with failures_as_errors(failure):
         n_types = types.count()
     order, place = order_of_patterns(request, patterns, SecureRandom()), 0
     while n_types > MOST_ROW_TYPES and not joins and place < len(patterns):
@@ -158,10 +157,9 @@ def _assign_patterns(
     is_left = f.col(NUMBER) == LEFT_OVER
     total = f.sum(f.when(is_left, f.col(_COUNT)).otherwise(0)).over(Window.partitionBy(*kept))
     number = f.when(is_left & (total >= job.request.k), f.lit(place)).otherwise(f.col(NUMBER))
-    folder = job.staging.scratch(f"types-{place}")
-    with failures_as_errors("a pattern could not be tried"):
-        types.withColumn(NUMBER, number.cast("int")).write.parquet(folder.path)
-        tried = job.session.read.parquet(folder.path)
+    failure = "a pattern could not be tried"
+    tried = job.keep(types.withColumn(NUMBER, number.cast("int")), f"types-{place}", failure)
+    with failures_as_errors(failure):
         return tried, tried.where(is_left).count()
 
 
@@ -189,44 +187,39 @@ def _with_numbers(
     """Add what the driver has found to the types that it was asked for."""
     from pyspark.sql.types import LongType, StringType, StructType
 
-    context: Any = types.sparkSession.sparkContext
     order = np.argsort(ids)
     texts = [*patterns.texts, "*" * patterns.n_columns]  # the last one is that of -1
-    known = context.broadcast((ids[order], number[order].astype(np.int32), given[order], texts))
+    known = ids[order], number[order].astype(np.int32), given[order], texts
     schema = StructType([*types.schema.fields])
     schema.add(PATTERN_NUMBER, StringType(), nullable=False).add(GIVEN, LongType(), nullable=False)
-    return through_arrow(types, pattern_lookup_function(known), schema).drop(ROW_TYPE, _COUNT)
+    return through_arrow(types, look_up_patterns, schema, known).drop(ROW_TYPE, _COUNT)
 
 
-def pattern_lookup_function(known: Any) -> Batches:
-    """Return the function that adds to types what was chosen for them."""
+def look_up_patterns(known: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Add to types what was chosen for them."""
+    import pyarrow as pa
 
-    def look_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        ids, number, given, texts = known.value
-        named = pa.array(texts)
-        for batch in batches:
-            own = batch.column(ROW_TYPE).to_numpy()
-            place = np.minimum(np.searchsorted(ids, own), max(ids.size - 1, 0))
-            numbers, gives = (
-                batch.column(NUMBER).to_numpy().copy(),
-                np.zeros(own.size, dtype=np.int64),
-            )
-            if ids.size:
-                is_known = ids[place] == own
-                numbers[is_known] = number[place[is_known]]
-                gives[is_known] = given[place[is_known]]
-            columns = [
-                pa.array(numbers) if name == NUMBER else column
-                for name, column in zip(batch.schema.names, batch.columns, strict=True)
-            ]
-            text = named.take(pa.array(numbers % len(texts)))
-            yield pa.RecordBatch.from_arrays(
-                [*columns, text, pa.array(gives)], [*batch.schema.names, PATTERN_NUMBER, GIVEN]
-            )
-
-    return look_up
+    ids, number, given, texts = known
+    named = pa.array(texts)
+    for batch in batches:
+        own = batch.column(ROW_TYPE).to_numpy()
+        place = np.minimum(np.searchsorted(ids, own), max(ids.size - 1, 0))
+        numbers, gives = (
+            batch.column(NUMBER).to_numpy().copy(),
+            np.zeros(own.size, dtype=np.int64),
+        )
+        if ids.size:
+            is_known = ids[place] == own
+            numbers[is_known] = number[place[is_known]]
+            gives[is_known] = given[place[is_known]]
+        columns = [
+            pa.array(numbers) if name == NUMBER else column
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        ]
+        text = named.take(pa.array(numbers % len(texts)))
+        yield pa.RecordBatch.from_arrays(
+            [*columns, text, pa.array(gives)], [*batch.schema.names, PATTERN_NUMBER, GIVEN]
+        )
 
 
 class SparkSuppressed(SparkRows):
@@ -310,43 +303,30 @@ def _recode(
     left_out = f.lit(False)
     if job.request.options.left_over != "publish":
         left_out = f.col(NUMBER) == LEFT_OVER
-    passed = [
-        RECORD,
-        ORDER_KEY,
-        *(job.snapshot.column(name) for name in other_columns(job)),
-        *codes,
-    ]
-    marked = coded.select(
-        *passed,
-        PATTERN_NUMBER,
-        left_out.alias(LEFT_OUT),
-    )
-    context: Any = job.session.sparkContext
-    known = context.broadcast([column.values.array for column in columns])
+    passed = [*name_copied_columns(job), *codes]
+    marked = coded.select(*passed, PATTERN_NUMBER, left_out.alias(LEFT_OUT))
     schema = StructType([*marked.schema.fields])
     for place_of, column in enumerate(columns):
         schema.add(cell_of(place_of), column.type)
-    return through_arrow(marked, hiding_function(known, codes, schema.names), schema)
+    known = [column.values.array for column in columns], codes, schema.names
+    return through_arrow(marked, hide_cells, schema, known)
 
 
-def hiding_function(known: Any, codes: list[str], names: list[str]) -> Any:
-    """Return the function that shows the cells which a pattern keeps."""
+def hide_cells(known: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Show the cells which a pattern keeps."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    def hide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        for batch in batches:
-            cells = []
-            for place, values in enumerate(known.value):
-                mark = pc.utf8_slice_codeunits(batch.column(PATTERN_NUMBER), place, place + 1)
-                kept = pc.if_else(
-                    pc.equal(mark, "."), batch.column(codes[place]), pa.scalar(None, pa.int32())
-                )
-                cells.append(values.take(kept))
-            yield pa.RecordBatch.from_arrays([*batch.columns, *cells], names)
-
-    return hide
+    arrays, codes, names = known
+    for batch in batches:
+        cells = []
+        for place, values in enumerate(arrays):
+            mark = pc.utf8_slice_codeunits(batch.column(PATTERN_NUMBER), place, place + 1)
+            kept = pc.if_else(
+                pc.equal(mark, "."), batch.column(codes[place]), pa.scalar(None, pa.int32())
+            )
+            cells.append(values.take(kept))
+        yield pa.RecordBatch.from_arrays([*batch.columns, *cells], names)
 
 
 def _mark(place: int, pattern: Column) -> Column:

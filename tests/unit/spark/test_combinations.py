@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,9 @@ from kanon_db.spark._coded_records import (  # noqa: E402
     CHOICES,
     MOST_BITS,
     estimated,
-    grouping,
+    group_codes,
     groups_of,
-    sketching,
+    sketch,
     smallest,
 )
 
@@ -53,10 +52,10 @@ def test_counted_as_they_are(codes: Any) -> None:
     finest = [groups_of(np.bincount(own), MOST_BITS) for own in codes.values()]
     random = np.random.default_rng(1)
     tables = [random.integers(2**64, size=1 << MOST_BITS, dtype=np.uint64) for _ in NAMES]
-    sketch = sketching(SimpleNamespace(value=(NAMES, finest, tables)))
+    known = NAMES, finest, tables
     found: list[list[Any]] = [[] for _ in CHOICES]
     for half in (slice(0, 15_000), slice(15_000, None)):
-        (of_task,) = sketch(batches({name: own[half] for name, own in codes.items()}, 7_000))
+        (of_task,) = sketch(known, batches({name: own[half] for name, own in codes.items()}, 7_000))
         choice, hashes = (of_task.column(i).to_numpy() for i in range(2))
         for i in range(len(CHOICES)):
             found[i].append(hashes[choice == i].view(np.uint64))
@@ -80,10 +79,8 @@ def test_groups_of_fewer_bits_are_unions(codes: Any) -> None:
 
 
 def test_codes_become_groups(codes: Any) -> None:
-    known = SimpleNamespace(
-        value=(["q0", "q1"], [groups_of(np.bincount(codes[name]), 3) for name in ("q0", "q1")])
-    )
-    table = pa.Table.from_batches(grouping(known)(batches(codes, 9_000)))
+    known = ["q0", "q1"], [groups_of(np.bincount(codes[name]), 3) for name in ("q0", "q1")]
+    table = pa.Table.from_batches(group_codes(known, batches(codes, 9_000)))
     expected = [*groups(codes, 3)[:2], codes["q2"]]
     for name, own in zip(NAMES, expected, strict=True):
         assert (table[name].to_numpy() == own).all()
