@@ -349,7 +349,7 @@ def test_wide_ranges_of_all_types(spark: Any, parties: Parties, tmp_path: Path, 
         for question in WIDE:
             require_alike(both, question.replace("FROM wide", f"FROM {target.name}"))
         for side in (both.here, both.there):
-            with pytest.raises(UnsupportedQueryError, match="too many|more values than"):
+            with pytest.raises(UnsupportedQueryError, match=r"too many|more values than"):
                 side(TOO_WIDE.replace("FROM wide", f"FROM {target.name}"))
 
 
