@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property, update_wrapper
 from math import inf
+from pickle import UnpicklingError
 from time import monotonic
 from types import TracebackType
 from typing import (
@@ -327,12 +328,13 @@ def _compile(function: Callable[..., Any], options: Mapping[str, object]) -> Any
 class _WithoutExtras:
     """Has this thread's imports of what numba would use where it is installed fail in a block."""
 
-    # scipy takes longer to load than all of numba, and the others a quarter of that: numba has its
-    # own loop for convolutions. What multiplies matrices looks for scipy again.
-    _names = frozenset(("scipy", "coverage", "cffi", "yaml"))
-
     def __enter__(self) -> None:
         self._thread = threading.get_ident()
+        # scipy takes longer to load than all of numba, and the others a quarter of that: numba has
+        # its own loop for convolutions. What multiplies matrices looks for scipy again.
+        self._names = {"scipy", "coverage"}
+        if not os.path.exists(".numba_config.yaml"):  # noqa: PTH110  # as numba looks
+            self._names.add("yaml")
         sys.meta_path.insert(0, self)
 
     def __exit__(self, *_error: object) -> None:
@@ -342,6 +344,11 @@ class _WithoutExtras:
         """Refuse the extras; others look for all else."""
         if name.partition(".")[0] in self._names and threading.get_ident() == self._thread:
             raise ModuleNotFoundError(name)
+
+
+_UNREADABLE: Final = (
+    AttributeError, EOFError, ImportError, LookupError, UnpicklingError, ValueError
+)  # fmt: skip
 
 
 @cache
@@ -369,11 +376,12 @@ def load_numba() -> tuple[Any, Any]:
             return compiled
 
         # An index names the classes of a kernel's arguments: reading one that names a class which
-        # is gone would fail, before numba sees that the source has changed.
+        # is gone would fail, before numba sees that the source has changed. So would reading a file
+        # that a crash of the machine has left empty.
         def _load(self, sig: object, target_context: object) -> object:
             try:
                 return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
-            except (AttributeError, ImportError):
+            except _UNREADABLE:
                 self.flush()  # type: ignore[no-untyped-call]
                 return None
 

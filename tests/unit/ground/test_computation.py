@@ -19,7 +19,7 @@ import pytest
 from kanon_db.algorithms.ground import computation as module
 from kanon_db.algorithms.ground import solver
 from kanon_db.algorithms.ground.arrays import shuffled
-from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse
+from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse, kernel
 from kanon_db.algorithms.ground.exact_numbers import exact_number, exact_text, round_up
 from kanon_db.algorithms.ground.solver import HIGHS, LinearModel, Solution, solve, solve_problem
 from kanon_db.errors import InvalidParameterError
@@ -345,3 +345,46 @@ def test_the_first_kernel_loads_neither_scipy_nor_what_compiles() -> None:
     shuffled(10, os.urandom)
     done = subprocess.run([sys.executable, "-c", FIRST_KERNEL], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+USER = """
+import sys
+import kernels
+from numba.core import config
+from numba.core.typing import cffi_utils
+print(int(config.OPT), cffi_utils.SUPPORTED, "scipy" in sys.modules)
+"""
+
+
+def test_who_uses_numba_too_has_their_settings_and_cffi(tmp_path: Path) -> None:
+    pytest.importorskip("cffi")
+    (tmp_path / "kernels.py").write_text(KERNEL)
+    (tmp_path / ".numba_config.yaml").write_text("opt: '1'\n")
+    done = subprocess.run(
+        [sys.executable, "-c", USER], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("3 1\n1 True False\n", "")
+
+
+def _added(one: int, other: int) -> int:
+    return one + other
+
+
+@pytest.mark.parametrize("files", ["*.nbi", "*.nbc"])
+def test_what_a_crash_has_left_of_compiled_code_is_compiled_again(
+    files: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without being written to the disk, new files are empty, short or zeros."""
+    shuffled(10, os.urandom)  # loads numba
+    from numba.core import config
+
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    assert kernel(_added)(1, 2) == 3
+    (file,) = tmp_path.rglob(files)
+    whole = file.read_bytes()
+    for left in (b"", whole[:1], whole[: len(whole) // 2], bytes(len(whole))):
+        file.write_bytes(left)
+        assert kernel(_added)(1, 2) == 3
+        loaded: Any = kernel(_added)
+        assert loaded(1, 2) == 3
+        assert sum(loaded.stats.cache_hits.values()) == 1
