@@ -7,8 +7,9 @@ import pytest
 
 from kanon_db.answers import likelihoods
 from kanon_db.answers.estimates import answer
-from kanon_db.answers.rows import cell_columns, pieces
+from kanon_db.answers.rows import pieces
 from kanon_db.errors import KanonError
+from kanon_db.publications.rows import cell_columns
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import Connection, fetch
 

@@ -587,7 +587,7 @@ def explain_count(
 def measure_usefulness(target: AttackTarget, asked: RandomQueries) -> Usefulness:
     """Answer many count queries from a publication, and say what each column loses."""
     if kind_named(target.publication.kind).shape == "rows":
-        from kanon_db.answers.rows.row_workload import answer_from_rows
+        from kanon_db.answers.rows.stored_types import answer_from_rows
 
         return answer_from_rows(target, asked.columns, asked.sensitive, asked.queries)
     import numpy as np

@@ -17,16 +17,13 @@ from kanon_db.query.layout import (
     is_vague,
     parts_of,
 )
-from kanon_db.query.ranges import AXES, may_fail
+from kanon_db.query.ranges import AXES, MOST_VALUES, may_fail
 from kanon_db.query.sql import (
     Request,
     is_leaf,
     leaves,
     require_few,
 )
-
-MOST_VALUES: Final = 1000
-"""The most values of a discrete range that are listed; wider ones give so many, evenly spaced."""
 
 MOST_GROUPED: Final = 100_000
 """The most values of a range that GROUP BY spreads out."""
@@ -297,10 +294,6 @@ are published, too: the others may depend on these, in the same direction in all
 
 HIDDEN_DEPENDENT: Final = 0.3
 """The same, where cells are suppressed: these may depend on it more, as nothing bounds them."""
-
-LEAST_DOUBT: Final = 0.1
-"""The share of the records with a suppressed cell of which nothing is known, where each value of
-the column is kept very often."""
 
 
 def error_of_count(

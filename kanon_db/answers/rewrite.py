@@ -33,9 +33,7 @@ from kanon_db.answers._bucket_statement import (
 from kanon_db.answers._statement_nodes import FromClause, Node, WeightedAggregates
 from kanon_db.answers.buckets.bucket_evidence import BucketEvidence, MostOfValues
 from kanon_db.answers.likelihoods import (
-    LEAST_DOUBT,
     MOST_GROUPED,
-    MOST_VALUES,
     TOGETHER,
     arrange,
     find_summed_column,
@@ -45,6 +43,7 @@ from kanon_db.answers.scope import OpenQuery
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Aggregate, Column, Expression, refusal
 from kanon_db.query.layout import (
+    LEAST_DOUBT,
     BucketLayout,
     CellDescription,
     CellLayout,
@@ -54,6 +53,7 @@ from kanon_db.query.layout import (
 )
 from kanon_db.query.ranges import (
     AXES,
+    MOST_VALUES,
     can_cover,
     holds_anything,
     is_endless,

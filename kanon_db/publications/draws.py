@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
@@ -17,11 +17,9 @@ import numpy as np
 
 from kanon_db.algorithms.bucketization.bucket_assignment import draw_matchings
 from kanon_db.algorithms.bucketization.buckets import BucketSetting, in_slots
-from kanon_db.algorithms.ground.arrays import BoolArray, FloatArray, IntArray, unpack_levels
+from kanon_db.algorithms.ground.arrays import FloatArray, IntArray, unpack_levels
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.recoding.generalized_cells import (
-    Axis,
-    Sets,
     draw_members,
     even_places,
     spread_levels,
@@ -32,38 +30,37 @@ from kanon_db.catalog.entries import (
     published_schema,
     require_whole,
 )
-from kanon_db.errors import InvalidParameterError, NotFoundError
+from kanon_db.catalog.published_types import cell_layout
+from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.buckets.learned_weights import read_weights
 from kanon_db.publications.codes import CodeTables
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.relations import Note, StagedRelations, counting_note
 from kanon_db.publications.results import Check, require_checks
-from kanon_db.query.expressions import NUMBERS, TEXT, Column
+from kanon_db.publications.rows.cell_columns import KnownCells, RangeColumn
+from kanon_db.publications.rows.distinct_cells import CellNumbers
+from kanon_db.publications.rows.stored_cells import PublicationReader, StoredCells
+from kanon_db.query.expressions import NUMBERS
 from kanon_db.query.layout import (
     ANYTHING,
     DRAWN,
-    RARITY,
     BucketTables,
     CellDescription,
+    CellLayout,
     Quotes,
-    RowView,
-    check_described,
     labels,
-    members_of,
-    texts,
 )
 from kanon_db.query.ranges import (
     AXES,
     RANGES,
-    describe_cells,
-    ends_of,
     place_of_end,
-    type_of_ends,
     value_at,
     value_of_end,
 )
-from kanon_db.session.protocol import Row, Session, fetch_one, settings
+from kanon_db.query.sql import Constants
+from kanon_db.session.protocol import Session, fetch_one, settings
 from kanon_db.transfer.columns import column_types, find_relation, label
+from kanon_db.transfer.tries import Domain, WholeValues
 
 DRAWS: Final = (
     "these records are draws, not people: they are made of the publication and of chance alone, and"
@@ -229,8 +226,7 @@ def _drawing(session: Session, publication: Publication) -> _Drawing:
     if kind_named(publication.kind).shape == "buckets":
         of = session, schema, publication.name, publication.layout
         return _BucketDrawing(session, BucketTables.of(*of), CodeTables.of(*of))
-    view = RowView.of(session, schema, publication.name, publication.layout)
-    return _RowDrawing(session, view, _shown_columns(session, view, publication))
+    return _RowDrawing(session, schema, publication)
 
 
 class _BucketDrawing:
@@ -355,61 +351,34 @@ class _ShownColumn(NamedTuple):
     name: str
     quoted: str
     type_name: str  # of the source, as SQL
-    mark: int | None  # the place of its mark in the pattern, if cells are suppressed
-    cell: CellDescription | None = None  # of ranges, sets and labels
-    range_type: str = ""  # of ranges
-
-    @property
-    def shown(self) -> str:
-        """A cell as text; a value that is published as it is, as JSON."""
-        return f"to_json(v.{self.quoted})::text" if self.cell is None else f"v.{self.quoted}::text"
+    cell: CellDescription
+    range_type: str  # of ranges
 
 
-def _shown_columns(session: Session, view: RowView, publication: Publication) -> list[_ShownColumn]:
-    layout = publication.layout
-    described = layout.get("types")
+def _shown_columns(
+    session: Session, layout: CellLayout, publication: Publication
+) -> list[_ShownColumn]:
+    described = publication.layout.get("types")
     described = described if isinstance(described, dict) else {}
-    cells = {cell["name"]: (i, cell) for i, cell in enumerate(layout["quasi_identifiers"], 1)}
-    names = [name for name in view.columns if name != layout.get("pattern")]
-    of_source = {
-        name: one if isinstance(one := described.get(name), dict) else {} for name in names
-    }
-    lengths = [one.get("length") for one in of_source.values()]
+    names = [name for name in layout.view.columns if name in layout.cells]
+    of_source = [one if isinstance(one := described.get(name), dict) else {} for name in names]
+    lengths = [one.get("length") for one in of_source]
     types = session.fetch(
         _SOURCE_TYPES,
         names,
-        [one["type"] if isinstance(one.get("type"), str) else None for one in of_source.values()],
+        [one["type"] if isinstance(one.get("type"), str) else None for one in of_source],
         [str(length) if isinstance(length, int) else None for length in lengths],
     )
     type_of = {row["name"]: str(row["type"]) for row in types}
-    _, oid, _ = find_relation(session, view.view)
+    _, oid, _ = find_relation(session, layout.view.view)
     published = column_types(session, oid)
-    columns = []
-    for name in names:
-        place, described_cell = cells.get(name, (None, {"cell": "value"}))
-        mark = None if view.pattern is None else place
-        column = _ShownColumn(name, session.identifier(name), type_of[name], mark)
-        kind, shown_type = described_cell["cell"], published[name].type_name
-        if kind != "value":
-            shares = layout.get("shares")
-            known = shares.get(name) if isinstance(shares, dict) else None
-            described = of_source[name].get("type")
-            cell = describe_cells(
-                Column(name, column.quoted, TEXT), shown_type, described
-            )._replace(
-                shares=known if known in ("of_each", "of_parts") else None,
-                labels=check_described(described_cell.get("labels")),
-            )
-            if (cell.kind == "range") != (kind == "range"):
-                raise NotFoundError(
-                    "the cells of a published column cannot be read",
-                    detail=f'column "{name}" of {publication.name}, type {shown_type}',
-                    hint="publish the source again",
-                )
-            range_type = shown_type if kind == "range" else ""
-            column = column._replace(cell=cell, range_type=range_type)
-        columns.append(column)
-    return columns
+    return [
+        _ShownColumn(
+            name, session.identifier(name), type_of[name], cell := layout.cells[name],
+            published[name].type_name if cell.kind == "range" else "",
+        )
+        for name in names
+    ]  # fmt: skip
 
 
 class _RowDrawing:
@@ -420,28 +389,35 @@ class _RowDrawing:
 
     promise = "each drawn record lies in the cells of a published row, and has what that shows"
 
-    def __init__(self, session: Session, view: RowView, columns: Sequence[_ShownColumn]) -> None:
-        self._session, self._view, self._columns = session, view, columns
+    def __init__(self, session: Session, schema: str, publication: Publication) -> None:
+        described = publication.layout
+        self._session, self._layout = session, cell_layout(session, schema, publication)
+        self._reader = PublicationReader.of(session, schema, publication)
+        self._store = self._reader.store
+        self._numbering = CellNumbers(session, self._layout.view, self._store.tables, described)
+        self._columns = _shown_columns(session, self._layout, publication)
 
     def shape(self) -> str:
         shown = ", ".join(
-            f"v.{one.quoted}" if one.cell is None else f"NULL::{one.type_name} AS {one.quoted}"
+            f"v.{one.quoted}"
+            if one.cell.kind == "value"
+            else f"NULL::{one.type_name} AS {one.quoted}"
             for one in self._columns
         )
-        return f"SELECT {shown} FROM {self._view.view} AS v"
+        return f"SELECT {shown} FROM {self._layout.view.view} AS v"
 
     def amiss(self, table: str) -> str:
         fits = " AND ".join(self._fits(column) for column in self._columns)
         return (
             "SELECT count(*) AS n FROM unnest($1::text[], $2::text[]) AS t (record, row),"
             f" {_populate(table)} AS d,"
-            f" LATERAL (SELECT (t.row::{self._view.view}).*) AS v WHERE ({fits}) IS NOT TRUE"
+            f" LATERAL (SELECT (t.row::{self._layout.view.view}).*) AS v WHERE ({fits}) IS NOT TRUE"
         )
 
     def _fits(self, column: _ShownColumn) -> str:
         """Write whether the value of a record ``d`` lies in the cell of a row ``v``."""
         drawn, shown = f"d.{column.quoted}", f"v.{column.quoted}"
-        if column.range_type and column.cell is not None:
+        if column.range_type:
             end = AXES[column.cell.column.type.name].end.format(drawn)
             own = f"{end}::{RANGES[column.range_type].end}"
             return (
@@ -449,17 +425,17 @@ class _RowDrawing:
                 f" (num_nulls({shown}) = 1 OR lower_inf({shown}) AND upper_inf({shown}))"
                 f" ELSE {shown} @> {own} END"
             )
-        if column.cell is not None and column.cell.labels is not None:
+        if column.cell.labels is not None:
             return self._fits_label(column, column.cell.labels)
-        if column.cell is not None:
+        if column.cell.kind == "set":
             return (
                 f"EXISTS (SELECT FROM unnest(coalesce({shown}, ARRAY[NULL::text])) AS m (x) WHERE"
                 f" m.x::{column.type_name}::text IS NOT DISTINCT FROM {drawn}::text)"
             )
         same = f"{drawn}::text IS NOT DISTINCT FROM {shown}::text"
-        if column.mark is None:
+        if column.cell.mark is None:
             return same
-        return f"(substr(v.{self._view.pattern}, {column.mark}, 1) = '*' OR {same})"
+        return f"({self._numbering.hidden(column.name, 'v')} OR {same})"
 
     def _fits_label(self, column: _ShownColumn, described: str) -> str:
         drawn, shown = f"d.{column.quoted}", f"v.{column.quoted}"
@@ -472,173 +448,164 @@ class _RowDrawing:
         )
 
     def draw(self, random: np.random.Generator) -> _DrawnRecords:
-        session, pattern = self._session, self._view.pattern
+        session = self._session
         session.step("reading the published rows")
-        shown = ", ".join(one.shown for one in self._columns)
+        coded = [one.name for one in self._columns if one.cell.kind != "value"]
+        shown = [one for one in self._columns if one.cell.kind == "value"]
+        digits, joins = self._numbering.looked_up(coded)
+        packed = f"ARRAY[{', '.join(digits)}]::int8[]" if digits else "NULL"
+        values = ", ".join(f"to_json(v.{one.quoted})::text" for one in shown)
+        pattern = self._layout.view.pattern
         marks = "NULL::text" if pattern is None else f"v.{pattern}"
         # The order of stored rows may differ after a restore; a seed must meet the same rows.
         rows = [
-            (row["row"], row["marks"], row["cells"])
+            (row["row"], row["marks"], row["shown"], row["digits"])
             for row in session.stream(
                 _AT_ONCE,
-                f"SELECT ROW(v.*)::text AS row, {marks} AS marks, ARRAY[{shown}]::text[] AS cells"
-                f' FROM {self._view.view} AS v ORDER BY ROW(v.*)::text COLLATE pg_catalog."C"',
+                f"SELECT ROW(v.*)::text AS row, {marks} AS marks, ARRAY[{values}]::text[] AS shown,"
+                f" {packed} AS digits FROM {self._layout.view.view} AS v{joins}"
+                ' ORDER BY ROW(v.*)::text COLLATE pg_catalog."C"',
             )
         ]
         session.step("drawing values")
+        codes = {
+            name: np.array([own[place] for _, _, _, own in rows], dtype=np.int64) - 1
+            for place, name in enumerate(coded)
+        }
+        hidden = {
+            one.name: [own[one.cell.mark - 1] == "*" for _, own, _, _ in rows]
+            for one in shown
+            if one.cell.mark is not None and self._store.columns[one.name].has_hidden
+        }
+        for name, flags in hidden.items():
+            codes[name] = np.full(sum(flags), self._store.columns[name].n_shown)
+        drawn = self._draw_from_cells(codes, random)
+        for place, one in enumerate(shown):
+            kept: list[str | None] = [texts[place] for _, _, texts, _ in rows]
+            if one.name in hidden:
+                filled, flags = iter(drawn[one.name]), hidden[one.name]
+                kept = [
+                    next(filled) if hides else text for text, hides in zip(kept, flags, strict=True)
+                ]
+            drawn[one.name] = kept
         fields = []
-        for place, column in enumerate(self._columns):
-            session.heartbeat()
-            values: list[str | None] = [cells[place] for _, _, cells in rows]
-            if column.cell is not None:
-                values = self._draw_cells(column, column.cell, values, random)
-            elif column.mark is not None:
-                at = column.mark - 1
-                hidden = [marks[at : at + 1] == "*" for _, marks, _ in rows]
-                values = _fill_hidden(values, np.array(hidden, dtype=np.bool_), random)
-            name = json.dumps(column.name, ensure_ascii=False)
-            fields.append([f"{name}:{'null' if one is None else one}" for one in values])
+        for one in self._columns:
+            name = json.dumps(one.name, ensure_ascii=False)
+            texts = ("null" if text is None else text for text in drawn[one.name])
+            fields.append([f"{name}:{text}" for text in texts])
         return _DrawnRecords(
             [f"{{{','.join(record)}}}" for record in zip(*fields, strict=True)],
-            [row for row, _, _ in rows],
+            [row for row, *_ in rows],
         )
 
-    def _draw_cells(
-        self,
-        column: _ShownColumn,
-        cell: CellDescription,
-        cells: Sequence[str | None],
-        random: np.random.Generator,
-    ) -> list[str | None]:
-        """Draw a value for each cell, as JSON."""
-        numbers: dict[str | None, int] = {}
-        codes = np.array([numbers.setdefault(one, len(numbers)) for one in cells], dtype=np.int64)
-        draw_values = self._draw_in_ranges if column.range_type else self._draw_in_sets
-        return draw_values(column, cell, list(numbers), codes, spread_levels(codes, random))
-
-    def _join_shares(self, cell: CellDescription, attribute: str, text: str) -> str:
-        """Write the join of the line ``s`` of a cell in the table of shares."""
-        of_cell = f"s.attribute = {attribute} AND s.cell = {text}"
-        if cell.shares is None:
-            # The same columns, without a line.
-            return (
-                " LEFT JOIN (SELECT NULL::float8[] AS shares, NULL::int4 AS first, NULL::int4 AS"
-                " last, NULL::float8 AS own) AS s ON false"
+    def _draw_from_cells(
+        self, codes: dict[str, IntArray], random: np.random.Generator
+    ) -> dict[str, list[str | None]]:
+        """Draw a value for each code of a cell in some columns, as JSON."""
+        stored, met = self._store.columns, dict[str, IntArray]()
+        if any((own < 0).any() for own in codes.values()):
+            raise self._reader.changed()
+        for name in codes:
+            if stored[name].by_ends:
+                met[name], codes[name] = np.unique(codes[name], return_inverse=True)
+        hidden = [name for name in codes if stored[name].has_hidden]
+        of_classes = self._store.all_codes(["", *hidden])
+        counts = {
+            name: np.bincount(of_classes[name], of_classes[""], stored[name].n_values).astype(
+                np.float64, copy=False
             )
-        return f" LEFT JOIN {self._view.shares} AS s ON {of_cell}"
+            for name in hidden
+        }
+        cells = StoredCells(self._layout, self._store, counts, met)
+        known, drawn = cells.read(self._reader, list(codes)), {}
+        for column in self._columns:
+            if column.name not in codes:
+                continue
+            self._session.heartbeat()
+            own, numbers = known[column.name], codes[column.name]
+            levels = spread_levels(numbers, random)
+            if isinstance(own, RangeColumn):
+                drawn[column.name] = self._draw_in_ranges(column, own, cells, numbers, levels)
+            else:
+                drawn[column.name] = self._draw_listed(column, own, numbers, levels)
+        return drawn
 
-    def _draw_in_sets(
-        self,
-        column: _ShownColumn,
-        cell: CellDescription,
-        cells: Sequence[str | None],
-        codes: IntArray,
-        levels: FloatArray,
+    def _draw_listed(
+        self, column: _ShownColumn, cells: KnownCells, numbers: IntArray, levels: FloatArray
     ) -> list[str | None]:
-        members = "t.cell::text[]"
-        if cell.labels is not None:
-            literal = f"{self._session.literal(cell.labels)}::jsonb"
-            members = _members_of_label("t.cell", literal)
-        rows = self._session.fetch(
-            f"SELECT m.members, s.shares FROM (SELECT t.i, {members} AS members"
-            " FROM unnest($1::text[]) WITH ORDINALITY AS t (cell, i)) AS m"
-            f"{self._join_shares(cell, '$2::text', 'm.members::text')} ORDER BY m.i",
-            cells, column.name,
-        )  # fmt: skip
-        listed = [list(row["members"] or [None]) for row in rows]
-        shares = [
-            row["shares"]
-            if row["shares"] is not None and len(row["shares"]) == len(own)
-            else [1 / len(own)] * len(own)
-            for row, own in zip(rows, listed, strict=True)
-        ]
-        sets, members_of_all = Sets.number(listed)
-        of_members = np.array([one for own in shares for one in own], dtype=np.float64)
-        drawn = draw_members(sets.ends, of_members, codes, levels)
-        values = self._session.fetch(
-            f"SELECT to_json(u.v::{column.type_name})::text AS value"
-            " FROM unnest($1::text[]) WITH ORDINALITY AS u (v, i) ORDER BY u.i",
-            members_of_all,
-        )
-        return [values[code]["value"] for code in sets.codes[drawn].tolist()]
+        """Draw from sets, and for suppressed cells from the values that others keep."""
+        listed = cells.listed(0)
+        if not listed.value.size:  # all are suppressed
+            return [None] * numbers.size
+        ends = np.cumsum(np.bincount(listed.cell, minlength=cells.cells.n.size))
+        drawn = draw_members(ends, listed.w, numbers, levels)
+        return self._write(listed.domain, column.type_name, listed.value[drawn])
 
     def _draw_in_ranges(
         self,
         column: _ShownColumn,
-        cell: CellDescription,
-        cells: Sequence[str | None],
-        codes: IntArray,
+        own: RangeColumn,
+        cells: StoredCells,
+        numbers: IntArray,
         levels: FloatArray,
     ) -> list[str | None]:
-        session, cell_range = self._session, f"t.cell::{column.range_type}"
-        low, high = ends_of(cell, cell_range)
-        if cell.column.type.category == "moment":  # of which infinite ones have no place
-            finite = " AND ".join(
-                f"isfinite({end}({cell_range})) IS NOT FALSE" for end in ("lower", "upper")
-            )
-            low, high = (f"CASE WHEN {finite} THEN {end} END" for end in (low, high))
-        rows = session.fetch(
-            f"SELECT {low} AS low, {high} AS high, s.first, s.last, s.own::float8 AS own"
-            " FROM unnest($1::text[]) WITH ORDINALITY AS t (cell, i)"
-            f"{self._join_shares(cell, '$2::text', 't.cell')} ORDER BY t.i",
-            cells, column.name,
-        )  # fmt: skip
-        starts, ends = (
-            np.array([row[end] for row in rows], dtype=np.float64) for end in ("low", "high")
+        ends, half = own.ends, 0.5 if own.cell.is_discrete else 0.0
+        low = np.where(ends.is_null | ends.from_all, np.nan, ends.coordinates(ends.low) - half)
+        high = np.where(ends.is_null | ends.to_all, np.nan, ends.coordinates(ends.high) + half)
+        even = partial(even_places, low, high)
+        axis = own.axis
+        places = even(numbers, levels) if axis is None else axis.places(numbers, levels, even)
+        if not own.cell.is_discrete:
+            return self._write_in_ranges(column, own.cell, cells, numbers, places)
+        # Without a place, one is an end; of a range without it, the other one.
+        least = np.where(ends.from_all, ends.high, ends.low)[numbers]
+        most = np.where(ends.to_all, ends.low, ends.high)[numbers]
+        inside = np.rint(np.where(np.isfinite(places), places, 0)).astype(np.int64)
+        inside = np.where(ends.from_all[numbers], inside, np.maximum(inside, least))
+        inside = np.where(ends.to_all[numbers], inside, np.minimum(inside, most))
+        inside = np.select([places == -np.inf, places == np.inf], [least, most], inside)
+        distinct, at = np.unique(inside, return_inverse=True)
+        none = (ends.is_null | ends.anything)[numbers]
+        of = WholeValues(own.cell.column.type, distinct)
+        return self._write(of, column.type_name, np.where(none, distinct.size, at))
+
+    def _write(self, domain: Domain, type_name: str, numbers: IntArray) -> list[str | None]:
+        """Write values, given by their numbers, as JSON."""
+        constants = Constants()
+        rows = self._session.fetch(
+            f"SELECT to_json(d.v::{type_name})::text AS value FROM ({domain.write(constants)})"
+            " AS d ORDER BY d.i",
+            *constants.bound,
         )
-        even = partial(even_places, starts, ends)
-        axis = self._read_axis(cell, column.name, rows)
-        places = even(codes, levels) if axis is None else axis.places(codes, levels, even)
-        if cell.is_discrete:
-            places = np.rint(places)
+        return [rows[number]["value"] for number in numbers.tolist()]
+
+    def _write_in_ranges(
+        self,
+        column: _ShownColumn,
+        cell: CellDescription,
+        cells: StoredCells,
+        numbers: IntArray,
+        places: FloatArray,
+    ) -> list[str | None]:
+        """Write the values at some places of continuous ranges as JSON."""
         distinct, at = np.unique(places, return_inverse=True)
-        pairs, pair = np.unique(codes * max(distinct.size, 1) + at.reshape(-1), return_inverse=True)
-        cell_of, place_of_pair = np.divmod(pairs, max(distinct.size, 1))
-        values = session.fetch(
-            f"SELECT to_json({_value_in_range(cell, cell_range, 't.place')}::{column.type_name})"
-            "::text AS value FROM unnest($1::text[], $2::text[]::float8[]) WITH ORDINALITY"
-            " AS t (cell, place, i) ORDER BY t.i",
-            [cells[one] for one in cell_of.tolist()],
-            list(map(repr, distinct[place_of_pair].tolist())),
+        pairs, pair = np.unique(numbers * max(distinct.size, 1) + at, return_inverse=True)
+        number, place = np.divmod(pairs, max(distinct.size, 1))
+        constants = Constants()
+        given = f"{constants.texts(tuple(map(str, number.tolist())))}::int4[]"
+        at_places = f"{constants.texts(tuple(map(repr, distinct[place].tolist())))}::float8[]"
+        rows = self._session.fetch(
+            f"SELECT to_json({_value_in_range(cell, 'c.cell', 't.place')}::{column.type_name})"
+            f"::text AS value FROM unnest({given}, {at_places}) WITH ORDINALITY AS t (number,"
+            f" place, i) JOIN ({cells.cells(column.name, constants)}) AS c ON c.number = t.number"
+            " ORDER BY t.i",
+            *constants.bound,
         )
-        return [values[one]["value"] for one in pair.tolist()]
-
-    def _read_axis(self, cell: CellDescription, name: str, rows: Sequence[Row]) -> Axis | None:
-        if cell.shares is None:
-            return None
-        place = place_of_end(cell.column.type, f"u.v::{type_of_ends(cell)}")
-        lines = self._session.fetch(
-            f"SELECT u.share, ({place})::float8 AS place, s.known FROM {self._view.shares} AS s,"
-            " unnest(s.points, s.shares) WITH ORDINALITY AS u (v, share, i)"
-            " WHERE s.attribute = $1::text AND num_nulls(s.cell) = 1 ORDER BY u.i",
-            name,
-        )
-        if not lines:
-            return None
-        shares, points = (
-            np.array([line[what] for line in lines], dtype=np.float64)
-            for what in ("share", "place")
-        )
-        first, last = (
-            np.array([row[end] or 1 for row in rows], dtype=np.int64) - 1
-            for end in ("first", "last")
-        )
-        own = np.array([row["own"] for row in rows], dtype=np.float64)
-        upto = np.append(0.0, np.cumsum(shares))
-        trust = float(lines[0]["known"])
-        return Axis(cell.shares == "of_each", upto, points, first, last, own, trust)
-
-
-def _members_of_label(label: str, described: str) -> str:
-    """Write the values of a label as an array."""
-    return (
-        f"(SELECT {members_of(label, 'l', texts(described))} FROM (SELECT 1) AS one"
-        f" LEFT JOIN ({labels(described)}) AS l ON l.label = {label})"
-    )
+        return [rows[one]["value"] for one in pair.tolist()]
 
 
 def _value_in_range(cell: CellDescription, range_: str, place: str) -> str:
-    """Write the value at a place in a range, and never one beyond its ends.
+    """Write the value at a place in a continuous range, and never one beyond its ends.
 
     Without a place, one is an end. Of a range without a lower end, the greatest value.
     """
@@ -647,17 +614,13 @@ def _value_in_range(cell: CellDescription, range_: str, place: str) -> str:
     lower, upper = (value_of_end(type_, end) for end in ends)
     less = value_at(type_, f"({place_of_end(type_, ends[1])} - 1)::float8")
     greatest = (
-        less
-        if cell.is_discrete
-        else (
-            f"CASE WHEN upper_inc({range_}) THEN {upper}"
-            f" WHEN lower_inf({range_}) THEN {less} ELSE {lower} END"
-        )
+        f"CASE WHEN upper_inc({range_}) THEN {upper}"
+        f" WHEN lower_inf({range_}) THEN {less} ELSE {lower} END"
     )
     low = f"CASE WHEN lower_inf({range_}) THEN {greatest} ELSE {lower} END"
     high = f"CASE WHEN upper_inf({range_}) THEN {lower} ELSE {greatest} END"
     value = value_at(type_, place)
-    if type_.category in NUMBERS and not cell.is_discrete:
+    if type_.category in NUMBERS:
         # With as many digits as the ends have, which are values of the source if both belong to it.
         digits = f"greatest(scale({ends[0]}), scale({ends[1]}))"
         value = (
@@ -669,21 +632,3 @@ def _value_in_range(cell: CellDescription, range_: str, place: str) -> str:
         f" WHEN {lower} > {value} THEN {low} WHEN {upper} < {value}"
         f" OR {upper} = {value} AND NOT upper_inc({range_}) THEN {high} ELSE {value} END)"
     )
-
-
-def _fill_hidden(
-    values: Sequence[str | None], hidden: BoolArray, random: np.random.Generator
-) -> list[str | None]:
-    """Give hidden cells values that others keep, as likely as the estimator takes them to be."""
-    is_hidden = hidden.tolist()
-    counts = Counter(one for one, hides in zip(values, is_hidden, strict=True) if not hides)
-    kept = sorted(counts, key=lambda value: (value is not None, value or ""))
-    if not kept:
-        return [None] * len(values)
-    shares = np.array([counts[value] for value in kept], dtype=np.float64) ** RARITY
-    cells = np.zeros(int(hidden.sum()), dtype=np.int64)
-    ends = np.array([len(kept)], dtype=np.int64)
-    drawn = iter(draw_members(ends, shares, cells, spread_levels(cells, random)).tolist())
-    return [
-        kept[next(drawn)] if hides else one for one, hides in zip(values, is_hidden, strict=True)
-    ]

@@ -64,13 +64,9 @@ class PublishedBuckets:
 class PublishedClasses:
     """A publication of rows, where those with the same cells are a class; no name is quoted."""
 
-    relation: Relation  # the published rows
-    # The ``name`` of each quasi-identifier, and what its ``cell`` is, as in the layout.
-    cells: Sequence[Mapping[str, str]]
-    pattern: str | None  # the column that marks suppressed cells, if there is one
-    others: Sequence[str]  # what the rows show besides quasi-identifiers
+    schema: str
+    publication: Publication
     sensitive: str | None
-    types: Mapping[str, object]  # what the types of the source's columns were
     # As of `PublishedBuckets`; 1 where nothing is promised. None if that is so of all values.
     thresholds: Callable[[Sequence[str | None], IntArray], Sequence[Fraction]] | None
     # The same, for each further sensitive attribute.
@@ -88,7 +84,12 @@ class PublishedClasses:
     @property
     def quasi_identifiers(self) -> list[str]:
         """The names of the quasi-identifiers."""
-        return [cell["name"] for cell in self.cells]
+        return [cell["name"] for cell in self.publication.layout["quasi_identifiers"]]
+
+    @property
+    def others(self) -> Sequence[str]:
+        """What the rows show besides quasi-identifiers."""
+        return list(map(str, self.publication.layout["others"]))
 
 
 @dataclass(frozen=True, eq=False)

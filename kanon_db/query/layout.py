@@ -280,6 +280,10 @@ RARITY: Final = 0.3
 values need not be suppressed. Chosen on three tables, where mean errors of counts are a third of
 those with a power of 1; ``python -m benchmarks calibration``."""
 
+LEAST_DOUBT: Final = 0.1
+"""The share of the records with a suppressed cell of which nothing is known, where each value of
+the column is kept very often."""
+
 
 class CellLayout(NamedTuple):
     """Published rows, with the values that their cells may stand for."""

@@ -19,6 +19,9 @@ BEGINS: Final = 32
 
 ANY_END: Final = 1 << BEGINS
 
+MOST_VALUES: Final = 1000
+"""The most values of a discrete range that are listed; wider ones give so many, evenly spaced."""
+
 
 class RangeType(NamedTuple):
     """A type of ranges, as far as statements depend on it."""

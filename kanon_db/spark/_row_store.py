@@ -19,7 +19,13 @@ from kanon_db.algorithms.recoding.generalized_cells import (
     SetDistributions,
 )
 from kanon_db.answers.likelihoods import MOST_GROUPED
-from kanon_db.answers.rows.cell_columns import (
+from kanon_db.answers.rows.cell_evidence import CellEvidence, KnownTypes, TriedColumn
+from kanon_db.answers.rows.pieces import Pieces
+from kanon_db.catalog.entries import Publication, changed
+from kanon_db.catalog.published_types import PublishedTypes
+from kanon_db.errors import UnsupportedQueryError
+from kanon_db.publications.registry import kind_named
+from kanon_db.publications.rows.cell_columns import (
     Cells,
     KnownCells,
     NotReadError,
@@ -29,13 +35,6 @@ from kanon_db.answers.rows.cell_columns import (
     ValueColumn,
     doubt_hidden,
 )
-from kanon_db.answers.rows.cell_evidence import CellEvidence, KnownTypes, TriedColumn
-from kanon_db.answers.rows.pieces import Pieces
-from kanon_db.answers.scope import PublishedTypes
-from kanon_db.answers.tries import ColumnValues
-from kanon_db.catalog.entries import Publication, changed
-from kanon_db.errors import UnsupportedQueryError
-from kanon_db.publications.registry import kind_named
 from kanon_db.publications.rows.row_kind import RowKind
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import refusal
@@ -57,6 +56,7 @@ from kanon_db.spark._spark_query import (
 from kanon_db.spark._tables import SCHEMA, PublishedTables, TableSession, column_type
 from kanon_db.spark.environment import failures_as_errors, quote_column
 from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.tries import ColumnValues
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -282,6 +282,7 @@ class CountedRecordTypes:
         shares: Mapping[str, CellShares | None],
         *,
         most: int = MOST_RECORD_TYPES,
+        in_order: bool = False,  # Whether their order follows from their cells
     ) -> CountedRecordTypes:
         """Count the rows that have the same cells in some columns.
 
@@ -305,6 +306,8 @@ class CountedRecordTypes:
                 " (kanon spark load), and ask there",
                 detail=f"more than {most:,} combinations of the cells of {', '.join(names)}",
             )
+        if in_order:
+            table = table.sort_by([(name, "ascending") for name in by])
         cells = _CellReader(layout, table)
         read_cells = [cells.read(name, place, shares.get(name)) for place, name in enumerate(names)]
         columns, codes = [one for one, _ in read_cells], [own for _, own in read_cells]

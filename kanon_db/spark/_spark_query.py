@@ -16,9 +16,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray
-from kanon_db.answers.rows.cell_columns import Flags
 from kanon_db.answers.scope import GroupValues, OpenQuery
-from kanon_db.answers.tries import (
+from kanon_db.errors import ServerError, UnsupportedQueryError
+from kanon_db.publications.rows.cell_columns import Flags
+from kanon_db.query import expressions as ex
+from kanon_db.query.expressions import Type, refusal
+from kanon_db.query.sql import Constants, write
+from kanon_db.spark._tables import PublishedTables
+from kanon_db.spark.environment import failures_as_errors, quiet
+from kanon_db.transfer.tries import (
     FALSE,
     TRUE,
     UNKNOWN,
@@ -31,12 +37,6 @@ from kanon_db.answers.tries import (
     Tries,
     WholeValues,
 )
-from kanon_db.errors import ServerError, UnsupportedQueryError
-from kanon_db.query import expressions as ex
-from kanon_db.query.expressions import Type, refusal
-from kanon_db.query.sql import Constants, write
-from kanon_db.spark._tables import PublishedTables
-from kanon_db.spark.environment import failures_as_errors, quiet
 
 if TYPE_CHECKING:
     import pyarrow as pa

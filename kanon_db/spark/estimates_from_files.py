@@ -16,14 +16,13 @@ from kanon_db.answers import VALUES
 from kanon_db.answers.estimates import AnswerRow, QueryAnswer, counts, list_rows, one_count
 from kanon_db.answers.rewrite import rewritten
 from kanon_db.answers.scope import (
-    Estimator,
     Limits,
     OpenQuery,
-    PublishedTypes,
     check_query,
     read_query,
 )
 from kanon_db.catalog.entries import Publication
+from kanon_db.catalog.published_types import Estimator, PublishedTypes
 from kanon_db.declaration import unknown
 from kanon_db.errors import NotFoundError
 from kanon_db.figures import FIGURES

@@ -15,15 +15,10 @@ import psycopg
 import pytest
 
 from kanon_db.answers.estimates import answer
-from kanon_db.answers.rows import (
-    cell_columns,
-    cell_evidence,
-    coded_rows,
-    stored_types,
-)
+from kanon_db.answers.rows import cell_evidence, coded_rows, stored_types
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.publications.codes import HASHES, StoredColumn
-from kanon_db.publications.rows import cell_codes, distinct_cells
+from kanon_db.publications.rows import cell_codes, cell_columns, distinct_cells
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import (
     Functions,

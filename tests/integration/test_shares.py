@@ -13,12 +13,13 @@ import pytest
 
 from kanon_db.answers.estimates import answer, list_rows
 from kanon_db.answers.likelihoods import DEPENDENT, TOGETHER
-from kanon_db.answers.rows import cell_columns, coded_rows
-from kanon_db.answers.rows.cell_columns import RangeColumn
+from kanon_db.answers.rows import coded_rows
 from kanon_db.answers.rows.cell_evidence import KnownTypes
 from kanon_db.answers.rows.coded_rows import TypeCounter, from_types
 from kanon_db.answers.rows.value_counts import ValueCounts
 from kanon_db.answers.scope import OpenQuery, open_query
+from kanon_db.publications.rows import cell_columns
+from kanon_db.publications.rows.cell_columns import RangeColumn
 from kanon_db.query.formulas import common_spelling
 from kanon_db.query.sql import Request
 from kanon_db.session.psycopg_session import PsycopgSession

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.releases.bucket_releases import BucketRelease, coarsening, holds_the_same
 from kanon_db.algorithms.releases.row_releases import ClassContents, merge
+from kanon_db.catalog.entries import Publication
 from kanon_db.publications.kind import PublishedClasses
 from kanon_db.publications.releases.joint_disclosure import (
     ReleasedClasses,
     ReleasedRows,
     follows_from,
 )
-from kanon_db.transfer.columns import Relation
 from tests.profiles import examples
 from tests.property.plain_classes import N_CODES, Case, Class, Person, cases, coded, fitted
 from tests.worlds import measure_worlds
@@ -126,9 +126,11 @@ def _published(people: list[Person], release: list[Class]) -> tuple[ReleasedRows
     read = ReleasedClasses(fits, of_row, *coded(release), {"record": (labels, records)})
     merged = merge(fits, number, np.arange(len(tuples)), contents)
     cells = [{"name": "first", "cell": "range"}, {"name": "second", "cell": "set"}]
-    described = PublishedClasses(
-        Relation("", ""), cells, None, ["record"], "record", {}, thresholds=None
-    )
+    publication = Publication(
+        name="p", kind="generalized", method="", source="", parameters={}, records=len(people),
+        layout={"quasi_identifiers": cells, "others": ["record"]}, guarantee="", metrics={},
+    )  # fmt: skip
+    described = PublishedClasses("", publication, "record", thresholds=None)
     return ReleasedRows(read, contents, merged), described
 
 

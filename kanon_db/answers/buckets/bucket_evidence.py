@@ -32,15 +32,6 @@ from kanon_db.answers.buckets.slots import (
 )
 from kanon_db.answers.plan import Plan
 from kanon_db.answers.scope import OpenQuery
-from kanon_db.answers.tries import (
-    TRUE,
-    ColumnValues,
-    Combinations,
-    Domain,
-    Ranked,
-    Tries,
-    Truth,
-)
 from kanon_db.answers.value_ranks import ExactValues
 from kanon_db.publications.buckets.learned_weights import (
     ChosenValues,
@@ -73,6 +64,15 @@ from kanon_db.query.formulas import (
     summed,
 )
 from kanon_db.query.layout import UNTOLD_STRENGTH, BucketLayout, parts_of
+from kanon_db.transfer.tries import (
+    TRUE,
+    ColumnValues,
+    Combinations,
+    Domain,
+    Ranked,
+    Tries,
+    Truth,
+)
 
 Answers = Mapping[tuple[int, ...], Estimated]
 """By the rank of each key's value."""

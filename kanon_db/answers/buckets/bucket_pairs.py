@@ -25,11 +25,11 @@ from kanon_db.answers.buckets.slots import (
     is_tried_whole,
 )
 from kanon_db.answers.plan import Plan
-from kanon_db.answers.tries import TRUE
 from kanon_db.publications.buckets.tallies import count_type, find_places, sum_slots
 from kanon_db.publications.codes import BYTES_AT_ONCE, Run
 from kanon_db.query import expressions as ex
 from kanon_db.query.layout import Side
+from kanon_db.transfer.tries import TRUE
 
 
 class Matches(NamedTuple):

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
 from kanon_db.answers.plan import is_combination
-from kanon_db.answers.tries import FALSE, TRUE
 from kanon_db.publications.codes import Chunk, Run, StoredColumn
 from kanon_db.query import expressions as ex
 from kanon_db.query.layout import Side
+from kanon_db.transfer.tries import FALSE, TRUE
 
 Mask = NDArray[np.uint8]
 """0 or 1 for each slot."""

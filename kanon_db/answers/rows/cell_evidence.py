@@ -12,8 +12,8 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.recoding.generalized_cells import Axis, fill_hidden
-from kanon_db.answers.likelihoods import MOST_VALUES
-from kanon_db.answers.rows.cell_columns import (
+from kanon_db.answers.rows.pieces import Pieces, Unit
+from kanon_db.publications.rows.cell_columns import (
     Cells,
     Flags,
     KnownCells,
@@ -27,10 +27,10 @@ from kanon_db.answers.rows.cell_columns import (
     ValueColumn,
     as_doubles,
 )
-from kanon_db.answers.rows.pieces import Pieces, Unit
-from kanon_db.answers.tries import FALSE, TRUE, Combinations, Domain, Ranked, Tries, Truth
 from kanon_db.query import expressions as ex
 from kanon_db.query.layout import CellDescription
+from kanon_db.query.ranges import MOST_VALUES
+from kanon_db.transfer.tries import FALSE, TRUE, Combinations, Domain, Ranked, Tries, Truth
 
 MOST_COMBINED: Final = 200_000
 """Combinations of values for which a condition is tried; less where there are many conditions."""

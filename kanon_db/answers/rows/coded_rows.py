@@ -13,13 +13,6 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.answers.likelihoods import OTHERWISE
-from kanon_db.answers.rows.cell_columns import (
-    MOST_LISTED,
-    Flags,
-    NotFiniteError,
-    NotReadError,
-    Truths,
-)
 from kanon_db.answers.rows.cell_evidence import (
     CellEvidence,
     Codes,
@@ -30,6 +23,13 @@ from kanon_db.answers.rows.cell_evidence import (
 )
 from kanon_db.answers.rows.pieces import Summed, Unit
 from kanon_db.answers.scope import OpenQuery
+from kanon_db.publications.rows.cell_columns import (
+    MOST_LISTED,
+    Flags,
+    NotFiniteError,
+    NotReadError,
+    Truths,
+)
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import by_attribute
 from kanon_db.query.formulas import not_finite

@@ -5,31 +5,43 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
 from kanon_db.algorithms.ground import arrays
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.answers.likelihoods import apart_from_required, least_unknown, names_of
-from kanon_db.answers.rows.cell_columns import (
-    Cells,
+from kanon_db.answers.rows.cell_evidence import MOST_COMBINED, CellEvidence, TriedColumn, distinct
+from kanon_db.answers.rows.pieces import Pieces
+from kanon_db.catalog.entries import Publication
+from kanon_db.catalog.published_types import cell_layout, read_estimator
+from kanon_db.errors import InfeasibleError
+from kanon_db.metrics.count_queries import CountQuery
+from kanon_db.publications.codes import SIZES_OF_CLASSES
+from kanon_db.publications.kind import AttackTarget, Usefulness
+from kanon_db.publications.rows.cell_columns import (
     Flags,
     KnownCells,
     NotReadError,
     RangeColumn,
-    RangeEnds,
 )
-from kanon_db.answers.rows.cell_evidence import MOST_COMBINED, CellEvidence, TriedColumn, distinct
-from kanon_db.answers.rows.pieces import Pieces
-from kanon_db.answers.rows.stored_cells import StatementRunner, StoredCells
-from kanon_db.answers.tries import TRUE, ColumnValues, Combinations, StatementTries, Truth
-from kanon_db.catalog.entries import changed
-from kanon_db.publications.codes import SIZES_OF_CLASSES
+from kanon_db.publications.rows.published_rows import TypedColumn, answer_from_types, match_cells
+from kanon_db.publications.rows.stored_cells import PublicationReader, StoredCells
 from kanon_db.query import expressions as ex
+from kanon_db.query.expressions import Query
 from kanon_db.query.layout import CellLayout
-from kanon_db.query.ranges import ANY_END, BEGINS, place_of_end
 from kanon_db.query.sql import Request
+from kanon_db.session.protocol import Session
+from kanon_db.transfer.tries import (
+    TRUE,
+    ColumnValues,
+    Combinations,
+    Fetcher,
+    StatementTries,
+    Truth,
+)
+from kanon_db.transfer.values import DistinctValues
 
 if TYPE_CHECKING:
     from kanon_db.publications.codes import Store
@@ -42,6 +54,22 @@ _FEW: Final = 1 << 16
 
 _Codes = dict[str, IntArray]
 """The codes of classes, or of rows, by the names of columns."""
+
+
+class StatementRunner(Fetcher, Protocol):
+    """What reads published relations for a query."""
+
+    @property
+    def session(self) -> Session:
+        """Runs statements."""
+
+    @property
+    def store(self) -> Store:
+        """The codes of its cells."""
+
+    @property
+    def known_cells(self) -> dict[str, KnownCells]:
+        """What was read of the stored cells of columns."""
 
 
 class StoredTypes:
@@ -198,17 +226,15 @@ class StoredTypes:
                 or (self._is_required and stored[name].n_values > _FEW)
             ]
         )
-        kept, numbered = runner.known_cells, [name for name in places if not stored[name].by_ends]
-        unread = [name for name in numbered if name in self._met or name not in kept]
+        kept = runner.known_cells
+        unread = [name for name in places if name in self._met or name not in kept]
         counts = {name: self._count(name) for name in unread if stored[name].has_hidden}
         cells = StoredCells(self._layout, self._store, counts, self._met)
         read = cells.read(runner, unread)
         kept.update({name: own for name, own in read.items() if name not in self._met})
-        read = {name: read.get(name) or kept[name] for name in numbered}
-        self._columns = {places[name]: _without_lists(own) for name, own in read.items()}
-        for name in places:
-            if stored[name].by_ends:
-                self._columns[places[name]] = self._range_cells(name)
+        self._columns = {
+            place: _without_lists(read.get(name) or kept[name]) for name, place in places.items()
+        }
         self._sizes = {place: column.cells.n.size for place, column in self._columns.items()}
         names = list(places)
 
@@ -218,28 +244,6 @@ class StoredTypes:
             return cells.ends_of_two(runner, names[one], names[other])
 
         return CellEvidence(self.pieces, self._columns, self._tries, ends, self._find_met)
-
-    def _range_cells(self, name: str) -> KnownCells:
-        """Find the distinct ranges of a column of which each class has the ends."""
-        cell = self._layout.cells[name]
-        place = place_of_end(cell.column.type, "lower(t.v)")
-        (row,) = self._runner.fetch(
-            f"SELECT ({place})::int8 AS low, (upper(t.v) - lower(t.v))::int8 AS n"
-            f" FROM ({self._store.values(name)}) AS t"
-        )
-        codes = self._met[name]
-        low, end = codes >> BEGINS, codes & ((1 << BEGINS) - 1)
-        is_null, is_anything = codes == 0, codes == ANY_END
-        least, n_values = row["low"], row["n"]
-        if least is None or n_values is None:
-            raise changed(self._runner.publication)
-        is_range = (low < end) & (low >= 0) & (end <= n_values)
-        if not (is_range | is_null | is_anything).all():
-            raise changed(self._runner.publication)
-        none = np.zeros(codes.size, dtype=np.bool_)
-        ends = RangeEnds(least + low, least + end - 1, is_null, is_anything, is_anything)
-        cells = Cells(np.ones(codes.size), np.ones(codes.size), none, is_anything, is_anything)
-        return RangeColumn(name, cell, cells, ends, None)
 
     def _together(
         self, codes: dict[int, IntArray], n: FloatArray
@@ -288,7 +292,7 @@ class StoredTypes:
         A class may be divided.
         """
         if sum(chunk.n_records for chunk in self._store.chunks) != self._layout.n_rows:
-            raise changed(self._runner.publication)
+            raise self._runner.changed()
         stored = self._store.columns
         n_parts = -(-len(names) * _COLUMN_BYTES // self._room)
         for chunk in self._store.chunks:
@@ -296,7 +300,7 @@ class StoredTypes:
             written = self._store.codes(chunk, ["", *names])
             sizes = np.frombuffer(written[""], SIZES_OF_CLASSES.dtype).astype(np.int64)
             if int(sizes.sum()) != chunk.n_records:
-                raise changed(self._runner.publication)
+                raise self._runner.changed()
             if n_parts <= 1:
                 yield sizes, written
                 continue
@@ -312,6 +316,45 @@ class StoredTypes:
                     low, high = (start, stop + 1) if stored[name].of_classes else (first, last)
                     part[name] = written[name][low * width : high * width]
                 yield own, part
+
+
+def answer_from_rows(
+    target: AttackTarget,
+    columns: Sequence[DistinctValues],
+    sensitive: DistinctValues | None,
+    queries: Sequence[CountQuery],
+) -> Usefulness:
+    """Answer queries about published rows; see :func:`.measure_usefulness`."""
+    session, publication = target.session, target.publication
+    reader = PublicationReader.of(session, target.schema, publication)
+    layout = cell_layout(session, target.schema, publication, read_estimator(session))
+    every = [*columns, *([] if sensitive is None else [sensitive])]
+    names = [values.column.name for values in every]
+    count = Request(Query(None, (), ()), ex.Aggregate("count", None))
+    session.step("reading the published rows")
+    try:
+        types = StoredTypes(
+            reader, count, layout, names, target.room.memory // 4, lists_values=False
+        )
+    except NotReadError:
+        raise _too_many(publication) from None
+    known = [
+        TypedColumn(match_cells(types.column(name).cells, values), types.pieces.places[name])
+        for name, values in zip(names, every, strict=True)
+    ]
+    session.step("answering the queries")
+    own = known[: len(columns)]
+    last = None if sensitive is None else known[-1]
+    return answer_from_types(types.all(), own, last, queries, layout, session.heartbeat)
+
+
+def _too_many(publication: Publication) -> InfeasibleError:
+    return InfeasibleError(
+        "reading needs more room than it may have",
+        detail=f'the rows of publication "{publication.name}"',
+        hint="publish fewer quasi-identifiers; an administrator can change the settings in"
+        " kanon.setting",
+    )
 
 
 @dataclass(frozen=True, eq=False)

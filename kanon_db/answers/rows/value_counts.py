@@ -12,7 +12,6 @@ import numpy as np
 
 from kanon_db.algorithms.recoding.generalized_cells import fill_hidden
 from kanon_db.answers.likelihoods import TOGETHER, error_of_count
-from kanon_db.answers.rows.cell_columns import Cells, Truths
 from kanon_db.answers.rows.cell_evidence import (
     CellValues,
     FilledShares,
@@ -28,6 +27,7 @@ from kanon_db.answers.rows.coded_rows import (
     refusing,
 )
 from kanon_db.answers.scope import OpenQuery
+from kanon_db.publications.rows.cell_columns import Cells, Truths
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Measure, Query
 from kanon_db.query.formulas import Estimated, common_spelling

@@ -33,6 +33,7 @@ from kanon_db.algorithms.releases.row_releases import (
     merge,
 )
 from kanon_db.catalog.entries import Source
+from kanon_db.catalog.published_types import cell_layout
 from kanon_db.errors import InfeasibleError, PermissionDeniedError, SchemaMismatchError
 from kanon_db.publications.kind import PublishedBuckets, PublishedClasses
 from kanon_db.publications.releases.ledger import (
@@ -40,7 +41,8 @@ from kanon_db.publications.releases.ledger import (
     ReleaseFinding,
     not_measured,
 )
-from kanon_db.publications.rows.published_rows import classes_of_rows, read_cells
+from kanon_db.publications.rows.published_rows import read_covering
+from kanon_db.publications.rows.stored_cells import PublicationReader
 from kanon_db.session.protocol import Session
 from kanon_db.transfer.allowance import Allowance
 from kanon_db.transfer.columns import (
@@ -48,7 +50,6 @@ from kanon_db.transfer.columns import (
     describe_types,
     find_relation,
     fix_labels,
-    incomparable,
     label,
 )
 from kanon_db.transfer.snapshot import take_snapshot
@@ -86,7 +87,7 @@ class ReleasedClasses:
     cells: Sequence[Ranges | Sets]  # the distinct cells of each quasi-identifier
     cell_of_class: CodeArray  # shape (n_classes, n_qi)
     # The texts of each other column's values, and the code of each row, if values can be compared.
-    others: dict[str, tuple[list[str | None], CodeArray]]
+    others: dict[str, tuple[list[str | None], AnyIntArray]]
 
     @property
     def n_classes(self) -> int:
@@ -105,7 +106,8 @@ def read_people(
     names = list(dict.fromkeys(name for one in publications for name in one.quasi_identifiers))
     described = describe_types(session, source.relation, names)
     for one in publications:
-        if any(one.types.get(n) != described.get(n, {}) for n in one.quasi_identifiers):
+        types = one.publication.layout.get("types", {})
+        if any(types.get(n) != described.get(n, {}) for n in one.quasi_identifiers):
             raise SchemaMismatchError("the source's columns are not those that it has")
     columns = list(dict.fromkeys([*names, *sorted(shown)]))
     snapshot = take_snapshot(session, source.relation, columns, Allowance.of(session))
@@ -126,34 +128,22 @@ def read_classes(
 ) -> ReleasedClasses:
     """Read the published rows, and find who fits which of their classes."""
     names = publication.quasi_identifiers
-    pattern = [] if publication.pattern is None else [publication.pattern]
-    view = take_snapshot(
-        session,
-        publication.relation,
-        [*names, *pattern, *publication.others],
-        Allowance.of(session),
-    )
-    _, oid, _ = find_relation(session, publication.relation.quoted(session))
-    types = column_types(session, oid)
+    reader = PublicationReader.of(session, publication.schema, publication.publication)
+    layout = cell_layout(session, publication.schema, publication.publication)
     columns = [people.values[name] for name in names]
-    cells, numbers = read_cells(view, types, publication.cells, columns, pattern)
-    class_of_row, first = classes_of_rows(numbers)
-    others = {}
+    cells, cell_of_class, class_of_row = read_covering(reader, layout, columns)
     # Values of some types (json) cannot be compared, so no record is linked by them.
-    apart = incomparable(session, publication.relation, publication.others)
-    for name in set(publication.others) - set(apart):
-        distinct = distinct_values(view, types[name])
-        others[name] = distinct.labels, read_codes(view, [distinct])[:, 0]
-        distinct.drop()
-    view.drop()
+    linked = [n for n in publication.others if not reader.store.columns[n].tells_presence]
+    of_rows = reader.store.all_codes(linked)
+    others = {name: (reader.labels(name), of_rows[name]) for name in linked}
     place = {name: position for position, name in enumerate(people.values)}
     fits = fits_of(
-        people.codes[:, [place[name] for name in names]], cells, numbers[first],
+        people.codes[:, [place[name] for name in names]], cells, cell_of_class,
         [len(column.labels) for column in columns], Pulse(heartbeat=session.heartbeat),
     )  # fmt: skip
     if fits is None:
         raise InfeasibleError("its classes overlap too much")
-    return ReleasedClasses(fits, class_of_row, cells, numbers[first], others)
+    return ReleasedClasses(fits, class_of_row, cells, cell_of_class, others)
 
 
 _PLACED = np.dtype([("person", ">i8"), ("bucket", ">i4")])

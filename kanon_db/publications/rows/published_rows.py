@@ -1,15 +1,19 @@
-"""Reads published rows as the codes that their cells cover; answers and attacks them.
+"""Sets published rows against their source: finds which values cells cover, and attacks rows.
 
-Readers and attackers see the view only; the source scores what they say.
+Rows are read from the store of codes; the source scores what readers and attackers say. Many count
+queries are answered at once, each as a question on its own would be. They ask for values of the
+source; where cells are ranges, for the numbers from such a value up to the next one that it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from functools import cached_property
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kanon_db.algorithms.attacks import (
     AttackScore,
@@ -25,29 +29,46 @@ from kanon_db.algorithms.attacks import (
     single_out,
     unusual_records,
 )
-from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray, sort_keys
+from kanon_db.algorithms.ground.arrays import (
+    AnyIntArray,
+    BoolArray,
+    CodeArray,
+    FloatArray,
+    IntArray,
+    sort_keys,
+)
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.recoding.generalized_cells import Ranges, RowClasses, Sets
 from kanon_db.catalog.entries import Publication
+from kanon_db.catalog.published_types import cell_layout
 from kanon_db.errors import SchemaMismatchError
+from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications.examination import AttackSession
 from kanon_db.publications.guarantees import SensitiveCounts
-from kanon_db.publications.kind import AttackTarget
+from kanon_db.publications.kind import AttackTarget, Usefulness
 from kanon_db.publications.results import Attack
-from kanon_db.query.layout import ANYTHING
+from kanon_db.publications.rows.cell_columns import (
+    Cover,
+    KnownCells,
+    RangeColumn,
+    SetColumn,
+    ValueColumn,
+)
+from kanon_db.publications.rows.stored_cells import PublicationReader, StoredCells
+from kanon_db.query.layout import CellLayout
+from kanon_db.query.ranges import place_of
+from kanon_db.query.sql import Constants
 from kanon_db.session.protocol import fetch_one
-from kanon_db.transfer.columns import ColumnType, Relation, column_types, find_relation, text_in_set
-from kanon_db.transfer.snapshot import Snapshot, take_snapshot
+from kanon_db.transfer.columns import fix_labels, inverse_permutation, label, text_in_set
+from kanon_db.transfer.snapshot import take_snapshot
+from kanon_db.transfer.tries import FALSE, TRUE, AxisCut
 from kanon_db.transfer.values import (
     DistinctValues,
     distinct_values,
+    match_values,
     read_codes,
-    read_integers,
-    read_known_codes,
     read_numbers,
 )
-
-_CLOSED, _NULL, _ANYTHING = 1, 2, 3  # kinds of ranges; of any other kind, the upper end is open
 
 
 def classes_of_rows(numbers: CodeArray) -> tuple[IntArray, IntArray]:
@@ -57,44 +78,104 @@ def classes_of_rows(numbers: CodeArray) -> tuple[IntArray, IntArray]:
     return classes.astype(np.int64), first
 
 
-def read_cells(
-    view: Snapshot,  # the published rows
-    types: Mapping[str, ColumnType],  # the columns of the view
-    described: Sequence[Mapping[str, Any]],
-    columns: Sequence[DistinctValues],
-    pattern: Sequence[str] = (),  # the column that marks suppressed cells, if there is one
-) -> tuple[list[Ranges | Sets], CodeArray]:
-    """Read the distinct cells of each quasi-identifier, and which of them each row has.
+class AskedColumn(Protocol):
+    """A column of rows whose values queries name by their codes in the source."""
 
-    `described` is the layout's description of each quasi-identifier, in any order; cells are coded
-    by `columns`, its values in the source, and cover no code for values that are gone. A suppressed
-    cell covers everything. Returns the cells, and the number of each row's cell, shape
-    (n_rows, n_qi), in the order of `columns`.
-    """
-    places = {cell["name"]: (place, cell) for place, cell in enumerate(described, start=1)}
-    cells: list[Ranges | Sets] = []
-    numbers = np.empty((view.n_records, len(columns)), dtype=np.int32)
-    for position, column in enumerate(columns):
-        place, cell = places[column.column.name]
-        if cell["cell"] == "value":
-            codes = read_known_codes(view, [column])[:, 0]
-            cells.append(single_values(len(column.labels)))
-            # Not coded: only a row of people who are gone; it covers no code.
-            numbers[:, position] = np.where(codes < 0, len(column.labels) + 1, codes)
-            for name in pattern:
-                mark = f"s.{view.session.identifier(name)}"
-                stars = read_integers(view, f"(substr({mark}, {place}, 1) = '*')::int4")
-                numbers[stars == 1, position] = len(column.labels)
-            continue
-        distinct = distinct_values(view, types[cell["name"]])
-        numbers[:, position] = read_codes(view, [distinct])[:, 0]
-        if cell["cell"] == "label":
-            cells.append(_labelled(distinct, column, cell["labels"]))
-        else:
-            is_range = cell["cell"] == "range"
-            cells.append(_ranges(distinct, column) if is_range else _sets(distinct, column))
-        distinct.drop()
-    return cells, numbers
+    @property
+    def n_values(self) -> int:
+        """How many values the source has."""
+
+    def likely(self, matching: BoolArray) -> FloatArray:
+        """Return the share of each cell's records whose value matches, given which values do."""
+
+    def covers(self) -> Ranges | Sets:
+        """Return which values of the source each cell covers."""
+
+
+@dataclass(frozen=True, eq=False)
+class AskedValues:
+    """An :class:`AskedColumn` of values or sets."""
+
+    cells: ValueColumn | SetColumn
+    codes: IntArray  # (n,): the source's code of each value that they stand for; -1 for none
+    n_values: int
+
+    def likely(self, matching: BoolArray) -> FloatArray:
+        """Return the share of each cell's records whose value matches."""
+        return self.cells.truths(np.where(np.append(matching, False)[self.codes], TRUE, FALSE)).true
+
+    def covers(self) -> Ranges | Sets:
+        """Return which values of the source each cell covers."""
+        own, n = self.cells, self.n_values
+        hidden, everything = np.flatnonzero(own.cells.hidden), np.arange(n)
+        if isinstance(own, ValueColumn):
+            codes = np.where(self.codes < 0, n + 1, self.codes)
+            codes[hidden] = n
+            return single_values(n).taken(codes)
+        kept = ~own.cells.hidden[own.of_cell] & (self.codes[own.members] >= 0)
+        cell = np.append(own.of_cell[kept], np.repeat(hidden, n))
+        codes = np.append(self.codes[own.members[kept]], np.tile(everything, hidden.size))
+        cell, codes = np.divmod(np.unique(cell * n + codes), n)
+        ends = np.cumsum(np.bincount(cell, minlength=own.cells.n.size))
+        return Sets(codes.astype(np.int32), ends)
+
+
+@dataclass(frozen=True, eq=False)
+class AskedNumbers:
+    """An :class:`AskedColumn` of ranges."""
+
+    cells: RangeColumn
+    places: NDArray[Any]  # Where the source's values, but for NULL, lie on the axis; ascending
+    n_values: int
+
+    def likely(self, matching: BoolArray) -> FloatArray:
+        """Return the share of each cell's records whose number matches."""
+        cut = self._cut(matching)
+        return self.cells.truths(Cover(self.cells, lambda: cut)).true
+
+    def covers(self) -> Ranges:
+        """Return which values of the source each cell covers."""
+        ends, n = self.cells.ends, self.places.size
+        low, high = (ends.low, ends.high) if ends.at is None else (
+            ends.coordinates(ends.low), ends.coordinates(ends.high)
+        )  # fmt: skip
+        first = np.where(ends.from_all, 0, np.searchsorted(self.places, low, "left"))
+        last = np.where(ends.to_all, n, np.searchsorted(self.places, high, "right")) - 1
+        # NULL's code comes after all numbers; where the source has none, no value is covered.
+        first = np.where(ends.is_null, n, first)
+        last = np.where(ends.is_null | ends.anything, self.n_values - 1, last)
+        return Ranges(first.astype(np.int32), last.astype(np.int32), ends.anything)
+
+    def _cut(self, matching: BoolArray) -> AxisCut:
+        """Cut the axis before each value that matches unlike the one before it."""
+        n = self.places.size
+        is_in = np.concatenate([[False], matching[:n], [False]])
+        start, end = (
+            np.flatnonzero(~is_in[:-1] & is_in[1:]),
+            np.flatnonzero(is_in[:-1] & ~is_in[1:]),
+        )
+        null = TRUE if matching[n:].any() else FALSE
+        to_all = bool(n and matching[n - 1])
+        if self.cells.ends.at is None:
+            last = np.append(self.places, _FAR)[end] - 1
+            none = np.empty(0, dtype=np.int64)
+            return AxisCut(self.places[start], last, False, to_all, null, none, none > 0)
+        last = np.append(self.places, np.inf)[end]
+        numbers, code = self._asked
+        n_below = np.searchsorted(last, numbers, "right")
+        return AxisCut(self.places[start], last, False, to_all, null, n_below, is_in[code])
+
+    @cached_property
+    def _asked(self) -> tuple[FloatArray, IntArray]:
+        """The ends and points of continuous ranges, and how many values are not above each."""
+        ends, axis = self.cells.ends, self.cells.axis
+        points = [] if axis is None else [np.asarray(axis.points)]
+        numbers = np.concatenate([*([] if ends.at is None else [ends.at]), *points])
+        return numbers, np.searchsorted(self.places, numbers, "right")
+
+
+_FAR: Final = 1 << 61
+"""Beyond all whole numbers of an axis."""
 
 
 def single_values(n_codes: int) -> Ranges:
@@ -104,81 +185,121 @@ def single_values(n_codes: int) -> Ranges:
     return Ranges(low, high, np.arange(n_codes + 2) == n_codes)
 
 
-def _ranges(distinct: DistinctValues, column: DistinctValues) -> Ranges:
-    """Find the codes within ranges by the same numbers by which they were published."""
-    values = read_numbers(column)
-    ends = [column.column.number_of_end(f"{end}(value)") for end in ("lower", "upper")]
-    if values is None or None in ends:
+def match_cells(cells: KnownCells, values: DistinctValues) -> AskedColumn:
+    """Find the source's values among those that cells may stand for."""
+    n_values = len(values.labels)
+    if isinstance(cells, RangeColumn):
+        return AskedNumbers(cells, _places(cells, values), n_values)
+    if not isinstance(cells, ValueColumn | SetColumn):
+        raise TypeError("cells are values, sets or ranges")
+    return AskedValues(cells, match_codes(cells, values), n_values)
+
+
+def match_codes(cells: KnownCells, values: DistinctValues) -> IntArray:
+    """Return the source's code of each value that values or sets stand for; -1 for none."""
+    session, constants, matches = values.session, Constants(), None
+    if isinstance(cells, SetColumn):  # whose texts are compared as they are
+        shown, own = (text_in_set(values.column, one) for one in (label("s.v"), "d.label"))
+        matches = f'{shown} COLLATE "C" = {own} COLLATE "C"'
+    written = cells.domain.write(constants)
+    with fix_labels(session):
+        return match_values(values, written, *constants.bound, matches=matches)
+
+
+def _places(cells: RangeColumn, values: DistinctValues) -> NDArray[Any]:
+    """Find where the source's values lie on the axis of ranges."""
+    type_ = cells.cell.column.type
+    place = place_of(type_, f"d.value::{type_.name}")
+    if read_numbers(values) is None or place is None:
         raise SchemaMismatchError(
             "the source's values have changed since they were published",
-            detail=f'column "{column.column.name}" was published as ranges',
+            detail=f'column "{values.column.name}" was published as ranges',
             hint="publish again with replace => true",
         )
+    size = "int8" if cells.ends.at is None else "float8"
     row = fetch_one(
-        distinct.session,
-        "SELECT string_agg(float8send(l) || float8send(u) || float8send(kind), ''::bytea"
-        " ORDER BY code) AS numbers FROM ("
-        " SELECT code, CASE WHEN num_nulls(value) > 0 THEN 0 WHEN lower_inf(value)"
-        f" THEN '-infinity' ELSE {ends[0]} END AS l, CASE WHEN num_nulls(value) > 0 THEN 0"
-        f" WHEN upper_inf(value) THEN 'infinity' ELSE {ends[1]} END AS u,"
-        f" CASE WHEN num_nulls(value) > 0 THEN {_NULL}"
-        f" WHEN lower_inf(value) AND upper_inf(value) THEN {_ANYTHING}"
-        f" ELSE upper_inc(value)::int4 END::float8 AS kind FROM {distinct.table}) AS ranges",
+        values.session,
+        f"SELECT string_agg({size}send(({place})::{size}), ''::bytea ORDER BY d.code) AS places"
+        f" FROM {values.table} AS d WHERE num_nulls(d.value) = 0",
     )
-    lower, upper, kind = np.frombuffer(row["numbers"], dtype=">f8").reshape(-1, 3).T
-    numbers: FloatArray = values[~np.isnan(values)]
-    low = np.searchsorted(numbers, lower, side="left")
-    high = np.where(
-        kind == _CLOSED,
-        np.searchsorted(numbers, upper, side="right"),
-        np.searchsorted(numbers, upper, side="left"),
-    )
-    high = high - 1
-    # NULL's code comes after all numbers; without one, such a cell covers no code.
-    low = np.where(kind == _NULL, numbers.size, low)
-    high = np.where(kind == _NULL, values.size - 1, high)
-    return Ranges(low.astype(np.int32), high.astype(np.int32), kind == _ANYTHING)
+    read = np.frombuffer(row["places"] or b"", f">{size[0]}8")
+    return read.astype(np.int64 if size == "int8" else np.float64)
 
 
-def _labelled(
-    distinct: DistinctValues, column: DistinctValues, described: Mapping[str, Any]
-) -> Sets:
-    """Find the codes of the values that labels stand for."""
-    is_padded = column.column.type_name == "bpchar"
-    code_of = {
-        text.rstrip(" ") if is_padded and text is not None else text: code
-        for code, text in enumerate(column.labels)
-    }
-    values = described["values"]
-    spans = {value: (at, at) for at, value in enumerate(values)}
-    spans |= {label: (first, last) for label, first, last in described["labels"]}
-    codes, ends = list[int](), list[int]()
-    for label in distinct.labels:
-        first, last = spans.get(label or "", (0, len(values) - 1))
-        texts = [None] if label is None else values[first : last + 1]
-        texts = [*texts, None] if label == ANYTHING else texts
-        codes += sorted(code_of[text] for text in texts if text in code_of)
-        ends.append(len(codes))
-    return Sets(np.array(codes, dtype=np.int32), np.array(ends, dtype=np.int64))
+def read_covering(
+    reader: PublicationReader, layout: CellLayout, columns: Sequence[DistinctValues]
+) -> tuple[list[Ranges | Sets], CodeArray, IntArray]:
+    """Read which values of the source the rows cover in some quasi-identifiers.
+
+    Returns the distinct cells of each, which of them each class has, shape (n_classes, n_qi), and
+    the class of each row, in the store's order. Cells cover no value that is gone.
+    """
+    store, names = reader.store, [values.column.name for values in columns]
+    codes, met = store.all_codes(["", *names]), dict[str, IntArray]()
+    sizes = codes.pop("").astype(np.int64)
+    if int(sizes.sum()) != sum(chunk.n_records for chunk in store.chunks):
+        raise reader.changed()
+    for name in names:
+        if store.columns[name].by_ends:
+            met[name], codes[name] = np.unique(codes[name].view("<i8"), return_inverse=True)
+    known = StoredCells(layout, store, {}, met).read(reader, names)
+    cells = [
+        match_cells(known[name], values).covers()
+        for name, values in zip(names, columns, strict=True)
+    ]
+    numbers = np.stack([codes[name].astype(np.int32) for name in names], axis=1)
+    class_of_part, first = classes_of_rows(numbers)  # a large class is stored in parts
+    return cells, numbers[first], np.repeat(class_of_part, sizes)
 
 
-def _sets(distinct: DistinctValues, column: DistinctValues) -> Sets:
-    """Find the codes of the texts in sets."""
-    text = text_in_set(column.column, "v.label")
-    null = column.labels.index(None) if None in column.labels else -1
-    row = fetch_one(
-        distinct.session,
-        "SELECT string_agg(int4send(c.code) || int4send(coalesce(v.code,"
-        f" CASE WHEN l.label IS NULL THEN {null} ELSE -1 END)), ''::bytea) AS pairs"
-        f" FROM {distinct.table} AS c CROSS JOIN LATERAL unnest(c.value) AS l (label)"
-        f" LEFT JOIN {column.table} AS v ON {text} = l.label",
-    )
-    pairs = np.frombuffer(row["pairs"] or b"", dtype=">i4").reshape(-1, 2).astype(np.int64)
-    pairs = pairs[pairs[:, 1] >= 0]
-    keys = np.unique(pairs[:, 0] * len(column.labels) + pairs[:, 1])
-    owners, codes = np.divmod(keys, len(column.labels))
-    ends = np.cumsum(np.bincount(owners, minlength=len(distinct.labels)))
-    return Sets(codes.astype(np.int32), ends)
+class TypedColumn(NamedTuple):
+    """A column that types of records are told apart by."""
+
+    asked: AskedColumn
+    place: int  # Its number among the types
+
+
+Types = Iterable[tuple[Mapping[int, IntArray], FloatArray]]
+"""The number of each type's cell, by the number of the column, and its records; part by part."""
+
+
+def answer_from_types(
+    types: Types,
+    columns: Sequence[TypedColumn],  # the quasi-identifiers, in the order of the queries
+    sensitive: TypedColumn | None,
+    queries: Sequence[CountQuery],
+    layout: CellLayout,
+    heartbeat: Callable[[], None],
+) -> Usefulness:
+    """Answer queries, and measure what is lost of each quasi-identifier.
+
+    Its loss is the mean of (n - 1) / (N - 1) over all records, where a record's cell covers n of
+    the N values; a record without a row loses 1.
+    """
+    counts, losses = np.zeros(len(queries)), np.zeros(len(columns))
+    lost = [
+        np.clip((_count_covered(own.covers()) - 1) / max(own.n_values - 1, 1), 0, 1)
+        for own, _ in columns
+    ]
+    for cells, n in types:
+        losses += [own[cells[place]] @ n for own, (_, place) in zip(lost, columns, strict=True)]
+        for at, query in enumerate(queries):
+            heartbeat()
+            matching = [(columns[a], mask) for a, mask in query.quasi_identifiers.items()]
+            if sensitive is not None:
+                matching.append((sensitive, query.sensitive))
+            expected = n.copy()
+            for (own, place), mask in matching:
+                expected *= own.likely(mask).take(cells[place])
+            counts[at] += expected.sum() if sensitive is not None or query.sensitive[0] else 0.0
+    n_records = max(layout.n_rows + layout.left_out, 1)
+    # Records that are left out are as likely to match as the others.
+    counts *= n_records / max(layout.n_rows, 1)
+    return Usefulness(counts, (losses + layout.left_out) / n_records)
+
+
+def _count_covered(cells: Ranges | Sets) -> IntArray:
+    return cells.sizes if isinstance(cells, Sets) else cells.high.astype(np.int64) - cells.low + 1
 
 
 MOST_COMPARISONS: Final = 1_000_000_000
@@ -198,6 +319,13 @@ class ValueBounds:
     certain: float | None = None
 
 
+class CountedValues(NamedTuple):
+    """The values that rows have of a sensitive attribute: `SensitiveCounts`."""
+
+    labels: Sequence[str | None]
+    counts: IntArray
+
+
 @dataclass(frozen=True, eq=False)
 class AttackedValues:
     """A sensitive attribute of rows and source, by the same codes."""
@@ -207,10 +335,31 @@ class AttackedValues:
     of_rows: IntArray  # shape (n_rows,); the code of the value of each row
     of_people: IntArray  # shape (n_people,); that of the people in the source; -1 if no row has it
 
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        labels: Sequence[str | None],  # of the values that rows have
+        in_source: IntArray,  # the source's code of each; -1 for none
+        of_rows: AnyIntArray,
+        of_people: AnyIntArray,  # by the source's codes
+    ) -> Self:
+        """Return the values in the source's order; those that it does not have are the last."""
+        is_known = in_source >= 0
+        order = np.lexsort((in_source, ~is_known))
+        number = np.empty_like(order)
+        number[order] = np.arange(order.size)
+        shown = np.full(1 + max(in_source.max(initial=0), of_people.max(initial=0)), -1)
+        shown[in_source[is_known]] = number[is_known]
+        of_rows = number[of_rows]
+        counts = np.bincount(of_rows, minlength=order.size).astype(np.int64)
+        ordered = [labels[place] for place in order.tolist()]
+        return cls(name, CountedValues(ordered, counts), of_rows, shown[of_people])
+
 
 @dataclass(frozen=True, eq=False)
 class AttackedRows:
-    """Rows and source by the same codes."""
+    """Rows and source by the same codes, both in the order of these: samples depend on no other."""
 
     covering: RowClasses
     class_of_row: IntArray  # shape (n_rows,)
@@ -221,15 +370,29 @@ class AttackedRows:
     def of(
         cls,
         cells: Sequence[Ranges | Sets],  # the distinct cells of each quasi-identifier
-        numbers: CodeArray,  # shape (n_rows, n_qi); which of them each row has
+        cell_of_class: AnyIntArray,  # shape (n_classes, n_qi)
+        class_of_row: IntArray,
         codes: CodeArray,
         n_codes: Sequence[int],  # the number of values of each quasi-identifier in the source
         values: Sequence[AttackedValues],
     ) -> Self:
-        """Gather rows into classes, and set the source against them."""
-        class_of_row, first = classes_of_rows(numbers)
-        covering = RowClasses(cells, numbers[first], n_codes)
-        return cls(covering, class_of_row, codes, values)
+        """Put cells, classes, rows and people in order."""
+        ordered_cells, columns = [], []
+        for own, numbers in zip(cells, cell_of_class.T, strict=True):
+            order = _order_of_cells(own)
+            ordered_cells.append(own.taken(order))
+            columns.append(inverse_permutation(order)[numbers])
+        in_order = np.stack(columns, axis=1)
+        number_of_class, first = classes_of_rows(in_order)
+        class_of_row = number_of_class[class_of_row]
+        covering = RowClasses(ordered_cells, in_order[first], n_codes)
+        rows = np.argsort(sort_keys([class_of_row, *(one.of_rows for one in values)]))
+        people = np.argsort(sort_keys([*codes.T, *(one.of_people + 1 for one in values)]))
+        ordered = [
+            replace(one, of_rows=one.of_rows[rows], of_people=one.of_people[people])
+            for one in values
+        ]
+        return cls(covering, class_of_row[rows], codes[people], ordered)
 
     def with_values(self, of: AttackedValues | None) -> PublishedRows:
         """Count the values of each class; all are the same without an attribute."""
@@ -253,35 +416,39 @@ class AttackedRows:
         return of_rows.astype(np.int64), of_people
 
 
+def _order_of_cells(cells: Ranges | Sets) -> IntArray:
+    """Return the order that follows from what cells cover."""
+    if isinstance(cells, Ranges):
+        return np.lexsort((cells.high, cells.low, cells.tells_nothing))
+    members = [own.tolist() for own in np.split(cells.codes, cells.ends[:-1])]
+    return np.array(sorted(range(cells.n_cells), key=members.__getitem__), dtype=np.int64)
+
+
 def read_rows(target: AttackTarget) -> AttackedRows:
     """Read the published rows, and the source."""
-    session, layout = target.session, target.publication.layout
-    names = [cell["name"] for cell in layout["quasi_identifiers"]]
-    sensitive = target.publication.all_sensitive
+    session, publication = target.session, target.publication
+    names = [cell["name"] for cell in publication.layout["quasi_identifiers"]]
+    sensitive = publication.all_sensitive
     source = take_snapshot(session, target.source.relation, [*names, *sensitive], target.room)
-    columns = [distinct_values(source, target.types[name]) for name in names]
+    columns = [distinct_values(source, target.types[name]) for name in (*names, *sensitive)]
     codes = read_codes(source, columns)
+    source.drop()
 
-    relation = Relation(target.schema, target.publication.name)
-    pattern = [layout["pattern"]] if layout.get("pattern") else []
-    view = take_snapshot(session, relation, [*names, *pattern, *sensitive], target.room)
-    _, oid, _ = find_relation(session, relation.quoted(session))
-    cells, numbers = read_cells(
-        view, column_types(session, oid), layout["quasi_identifiers"], columns, pattern
-    )
+    reader = PublicationReader.of(session, target.schema, publication)
+    layout, n_qi = cell_layout(session, target.schema, publication), len(names)
+    cells, cell_of_class, class_of_row = read_covering(reader, layout, columns[:n_qi])
+    of_rows = reader.store.all_codes(sensitive)
+    known = StoredCells(layout, reader.store).read(reader, sensitive)
     values = []
-    for name in sensitive:
-        shown = distinct_values(view, target.types[name])
-        of_rows = read_codes(view, [shown])[:, 0].astype(np.int64)
-        of_people = read_known_codes(source, [shown])[:, 0].astype(np.int64)
-        values.append(AttackedValues(name, shown, of_rows, of_people))
-        shown.drop()
+    for place, name in enumerate(sensitive, start=n_qi):
+        in_source = match_codes(known[name], columns[place])
+        values.append(
+            AttackedValues.of(name, reader.labels(name), in_source, of_rows[name], codes[:, place])
+        )
     for column in columns:
         column.drop()
-    source.drop()
-    view.drop()
-    n_codes = [len(column.labels) for column in columns]
-    return AttackedRows.of(cells, numbers, codes, n_codes, values)
+    n_codes = [len(own.labels) for own in columns[:n_qi]]
+    return AttackedRows.of(cells, cell_of_class, class_of_row, codes[:, :n_qi], n_codes, values)
 
 
 def attack_read_rows(

@@ -91,7 +91,6 @@ from kanon_db.transfer.allowance import Allowance, Needs
 from kanon_db.transfer.coded_columns import CodedRecords
 from kanon_db.transfer.columns import (
     ColumnType,
-    Relation,
     fix_labels,
     int4_bytes,
     parts_of,
@@ -303,11 +302,7 @@ class RowKind(Kind):
         if not (self.shares_cells and is_people and layout.get(AT_ONCE)):
             return None
         first, *others = (
-            PublishedClasses(
-                Relation(schema, publication.name), layout["quasi_identifiers"],
-                layout.get("pattern"), layout["others"], name, layout.get("types", {}),
-                thresholds=None,
-            )
+            PublishedClasses(schema, publication, name, thresholds=None)
             for name in publication.all_sensitive or [None]
         )  # fmt: skip
         return replace(first, also=others)

@@ -6,39 +6,34 @@ compared with the source before they are written, in an order that tells nothing
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray
 from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
 from kanon_db.algorithms.recoding.microdata import Attribute
-from kanon_db.answers.rows.cell_columns import RangeColumn, SetColumn, ValueColumn
-from kanon_db.answers.rows.row_workload import (
-    AskedColumn,
-    AskedNumbers,
-    AskedValues,
-    TypedColumn,
-    answer_from_types,
-)
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.errors import InfeasibleError
 from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications import KINDS
 from kanon_db.publications.kind import Workload, accuracy_of, compare_counts
 from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
+from kanon_db.publications.rows.cell_columns import RangeColumn, SetColumn, ValueColumn
 from kanon_db.publications.rows.distinct_cells import ClassSizes, class_statement
 from kanon_db.publications.rows.published_rows import (
+    AskedColumn,
+    AskedNumbers,
+    AskedValues,
     AttackedRows,
     AttackedValues,
-    classes_of_rows,
-    single_values,
+    TypedColumn,
+    answer_from_types,
 )
 from kanon_db.publications.rows.row_kind import RowKind, row_layout
 from kanon_db.query.layout import RowView
@@ -57,11 +52,9 @@ from kanon_db.spark._row_store import (
 from kanon_db.spark._spark_kind import (
     MOST_RECORDS_ON_DRIVER,
     NumberedColumn,
-    ReadColumns,
     SparkJob,
     SparkKind,
     SparkTarget,
-    read_columns,
 )
 from kanon_db.spark._spark_query import axis_values, coordinate
 from kanon_db.spark._tables import (
@@ -363,167 +356,6 @@ def count_classes(tables: PublishedTables, view: RowView) -> ClassSizes:
     return ClassSizes(np.repeat(sizes, number), patterns, np.repeat(of_row, number), n_shown)
 
 
-# The cells of rows in files as the codes that they cover: see the same of PostgreSQL.
-#
-# :mod:`kanon_db.publications.rows.published_rows` says what codes mean. Ends of ranges and texts in
-# sets are compared with the source's values as they are, on the driver.
-
-
-_PATTERN: Final = "pattern"
-_VALUE, _NULL, _ANYTHING = 0, 1, 2  # kinds of ranges
-
-
-@dataclass(frozen=True, eq=False)
-class CodedRows:
-    """Published rows and their source, as they were read."""
-
-    cells: Sequence[Mapping[str, Any]]  # What the layout says of the quasi-identifiers
-    sensitive: Sequence[str]  # The names of the sensitive attributes
-    rows: ReadColumns
-    source: ReadColumns
-    columns: list[NumberedColumn]  # The values of each quasi-identifier in the source
-
-    @classmethod
-    def of(cls, opened: SparkTarget) -> Self:
-        """Read the columns that are needed."""
-        layout, rows = opened.publication.layout, opened.table("")
-        cells, sensitive = layout["quasi_identifiers"], opened.publication.all_sensitive
-        names = [str(cell["name"]) for cell in cells]
-        source = opened.original([*names, *sensitive])
-        read = read_columns(*_flat(rows, layout, sensitive), "the published rows")
-        columns = [source.values(name) for name in names]
-        return cls(cells, sensitive, read, source, columns)
-
-    @property
-    def n_codes(self) -> list[int]:
-        """How many values each of them has in the source."""
-        return [len(column) for column in self.columns]
-
-    def codes(self) -> CodeArray:
-        """Return the codes of the source's records, shape (n_people, n_qi)."""
-        return self.source.codes(self.columns)
-
-    def values(self) -> list[AttackedValues]:
-        """Return the values of each sensitive attribute, by the codes of the rows."""
-        attacked = []
-        for place, name in enumerate(self.sensitive):
-            shown = self.rows.values(_value(place))
-            of_rows = shown.codes(self.rows.table[_value(place)]).astype(np.int64)
-            counts = np.bincount(of_rows, minlength=len(shown)).astype(np.int64)
-            of_people = shown.codes(self.source.table[name]).astype(np.int64)
-            counted = _CountedQueries(shown.labels, counts)
-            attacked.append(AttackedValues(name, counted, of_rows, of_people))
-        return attacked
-
-    def coded(self) -> tuple[list[Ranges | Sets], CodeArray]:
-        """Return the distinct cells of each column, and the number of each row's."""
-        cells: list[Ranges | Sets] = []
-        numbers = np.empty((self.rows.table.num_rows, len(self.cells)), dtype=np.int32)
-        its_cells: Ranges | Sets
-        for place, (cell, column) in enumerate(zip(self.cells, self.columns, strict=True)):
-            match cell["cell"]:
-                case "range":
-                    its_cells, numbers[:, place] = self._ranges(place, column)
-                case "set":
-                    its_cells, numbers[:, place] = self._sets(place, column)
-                case _:
-                    its_cells, numbers[:, place] = self._values(place, column)
-            cells.append(its_cells)
-        return cells, numbers
-
-    def _ranges(self, place: int, column: NumberedColumn) -> tuple[Ranges, IntArray]:
-        """Find the codes within ranges."""
-        import pyarrow as pa
-
-        lower, upper, is_null = (
-            self.rows.table[_part(place, what)] for what in (LOWER_END, UPPER_END, "null")
-        )
-        known = column.array.drop_null()
-        ends = self.rows.numbered(
-            _part(place, LOWER_END), pa.chunked_array([known, *lower.chunks, *upper.chunks])
-        )
-        is_anything = np.asarray(lower.is_null()) & np.asarray(upper.is_null())
-        kind = np.where(np.asarray(is_null), _NULL, np.where(is_anything, _ANYTHING, _VALUE))
-        of_row = np.stack([kind.astype(np.int32), ends.codes(lower), ends.codes(upper)], axis=1)
-        numbers, first = classes_of_rows(of_row)
-        kind, low, high = of_row[first].T
-        order = ends.codes(known)
-        low = np.searchsorted(order, low, side="left")
-        high = np.searchsorted(order, high, side="right") - 1
-        # NULL's code comes after all others; without one, such a cell covers no code.
-        low = np.select([kind == _NULL, kind == _ANYTHING], [order.size, 0], low)
-        last = len(column) - 1, order.size - 1
-        high = np.select([kind == _NULL, kind == _ANYTHING], last, high)
-        ranges = Ranges(low.astype(np.int32), high.astype(np.int32), kind == _ANYTHING)
-        return ranges, numbers
-
-    def _sets(self, place: int, column: NumberedColumn) -> tuple[Sets, CodeArray]:
-        """Find the codes of the texts in sets."""
-        code_of = {text: code for code, text in enumerate(column.labels)}
-        distinct = self.rows.values(_part(place, "set"))
-        codes, ends = list[int](), list[int]()
-        for text in distinct.array.to_pylist():
-            members = [] if text is None else json.loads(text)
-            codes += sorted({code_of[member] for member in members if member in code_of})
-            ends.append(len(codes))
-        sets = Sets(np.array(codes, dtype=np.int32), np.array(ends, dtype=np.int64))
-        return sets, distinct.codes(self.rows.table[_part(place, "set")])
-
-    def _values(self, place: int, column: NumberedColumn) -> tuple[Ranges, CodeArray]:
-        """Find the codes of values, and which of them are suppressed."""
-        codes = column.codes(self.rows.table[_part(place, "value")])
-        # A value that the source no longer has is covered by no code.
-        codes = np.where(codes < 0, np.int32(len(column) + 1), codes)
-        if _PATTERN in self.rows.table.column_names:
-            marks = self.rows.table[_PATTERN]
-            patterns = self.rows.values(_PATTERN)
-            is_star = np.array([text[place] == "*" for text in patterns.array.to_pylist()])
-            codes[is_star[patterns.codes(marks)]] = len(column)
-        return single_values(len(column)), codes
-
-
-def _part(place: int, what: str) -> str:
-    """Name what was read of a cell."""
-    return f"q{place}_{what}"
-
-
-def _value(place: int) -> str:
-    """Name what was read of a sensitive attribute."""
-    return f"sensitive{place}"
-
-
-def _flat(
-    rows: DataFrame, layout: Mapping[str, Any], sensitive: Sequence[str]
-) -> tuple[DataFrame, list[str]]:
-    """Take cells apart into columns that can be numbered: ends of ranges, and sets as JSON."""
-    from pyspark.sql import functions as f
-
-    shown: dict[str, Column] = {}
-    for place, cell in enumerate(layout["quasi_identifiers"]):
-        own = rows[quote_column(str(cell["name"]))]
-        match cell["cell"]:
-            case "range":
-                shown |= {_part(place, end): own[end] for end in (LOWER_END, UPPER_END)}
-                shown[_part(place, "null")] = own.isNull()
-            case "set":
-                shown[_part(place, "set")] = f.to_json(own)
-            case _:
-                shown[_part(place, "value")] = own
-    if layout.get("pattern"):
-        shown[_PATTERN] = rows[quote_column(str(layout["pattern"]))]
-    for place, name in enumerate(sensitive):
-        shown[_value(place)] = rows[quote_column(name)]
-    return rows.select(*(column.alias(name) for name, column in shown.items())), list(shown)
-
-
-@dataclass(frozen=True, eq=False)
-class _CountedQueries:
-    """The sensitive values of the rows: their texts, and how often they occur."""
-
-    labels: list[str | None]
-    counts: IntArray
-
-
 class SparkRows(SparkKind):
     """A kind that publishes rows."""
 
@@ -550,10 +382,8 @@ class SparkRows(SparkKind):
 
     def attack(self, target: SparkTarget) -> list[Attack]:
         """Play all attacks; see :func:`published_rows.attack_read_rows`."""
-        read = CodedRows.of(target)
-        attacked = AttackedRows.of(*read.coded(), read.codes(), read.n_codes, read.values())
         kind = _in_postgresql(target)
-        return kind.play(target.session, target.pulse(), target.publication, attacked, {})
+        return kind.play(target.session, target.pulse(), target.publication, read_rows(target), {})
 
     def evaluate(self, target: SparkTarget, workload: Workload) -> list[CountAccuracy]:
         """Compare the answers to random count queries with the source."""
@@ -562,6 +392,38 @@ class SparkRows(SparkKind):
         sensitive = next(iter(publication.all_sensitive), None)
         answer = partial(answer_from_files, target)
         return accuracy_of(workload, *compare_counts(target, workload, names, sensitive, answer))
+
+
+def read_rows(target: SparkTarget) -> AttackedRows:
+    """Read the published rows, and the source, as :func:`.published_rows.read_rows`."""
+    publication = target.publication
+    names = [str(cell["name"]) for cell in publication.layout["quasi_identifiers"]]
+    sensitive, n_qi = publication.all_sensitive, len(names)
+    source = target.original([*names, *sensitive])
+    columns = [source.values(name) for name in (*names, *sensitive)]
+    people = source.codes(columns)
+    layout = cell_layout(target.session, publication, is_paper=False)
+    # In another order, the same seed would draw other samples.
+    counted = CountedRecordTypes.of(
+        rows_of(target.session.tables, publication), layout, [*names, *sensitive],
+        publication.layout.get("pattern"), {}, most=MOST_RECORDS_ON_DRIVER, in_order=True,
+    )  # fmt: skip
+    number = counted.n.astype(np.int64)
+    values = []
+    for place, name in enumerate(sensitive, start=n_qi):
+        own, column = counted.columns[place].values, columns[place]
+        labels = NumberedColumn(column.column, own, column.session).labels
+        of_rows = np.repeat(counted.codes[place], number)
+        in_source = column.codes(own).astype(np.int64)
+        values.append(AttackedValues.of(name, labels, in_source, of_rows, people[:, place]))
+    cells = [
+        _match_cells(own, column).covers()
+        for own, column in zip(counted.columns[:n_qi], columns[:n_qi], strict=True)
+    ]
+    class_of_row = np.repeat(np.arange(number.size), number)
+    n_codes = [len(column) for column in columns[:n_qi]]
+    cell_of_type = np.stack(counted.codes[:n_qi], axis=1)
+    return AttackedRows.of(cells, cell_of_type, class_of_row, people[:, :n_qi], n_codes, values)
 
 
 def answer_from_files(

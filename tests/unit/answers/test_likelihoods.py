@@ -8,14 +8,13 @@ import pytest
 from kanon_db.answers.likelihoods import (
     DEPENDENT,
     HIDDEN_DEPENDENT,
-    LEAST_DOUBT,
     error_of_count,
     least_unknown,
 )
-from kanon_db.answers.rows.cell_columns import Cells, ValueColumn, doubt_hidden
-from kanon_db.answers.tries import FALSE, TRUE, ColumnValues
+from kanon_db.publications.rows.cell_columns import Cells, ValueColumn, doubt_hidden
 from kanon_db.query.expressions import INTEGER, Column
-from kanon_db.query.layout import RARITY, CellDescription, CellLayout, RowView
+from kanon_db.query.layout import LEAST_DOUBT, RARITY, CellDescription, CellLayout, RowView
+from kanon_db.transfer.tries import FALSE, TRUE, ColumnValues
 
 
 def test_parts_of_an_error_add_up_as_squares() -> None:

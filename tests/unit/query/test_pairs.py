@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from kanon_db.answers.buckets import bucket_pairs
 from kanon_db.answers.buckets.bucket_pairs import Matches
 from kanon_db.answers.buckets.slots import combine_truths, is_tried_whole
-from kanon_db.answers.tries import FALSE, TRUE
 from kanon_db.publications.buckets.tallies import (
     GroupCounts,
     Margin,
@@ -49,6 +48,7 @@ from kanon_db.query.formulas import (
     summed,
     weigh_draws,
 )
+from kanon_db.transfer.tries import FALSE, TRUE
 from tests.expected_counts import of_buckets
 
 MOST_CLASSES = 6

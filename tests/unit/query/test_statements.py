@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -59,7 +58,6 @@ class EmptyServer:
         self.asked: list[Statement] = []
         self.known_cells: dict[str, Any] = {}
         self.store = self
-        self.publication = SimpleNamespace(name="t")
         self.columns = {name: StoredColumn(name, 0, 0, of_classes=True) for name in layout.cells}
         self.chunks: list[Any] = []
 
@@ -69,6 +67,9 @@ class EmptyServer:
     def fetch(self, statement: str, *values: Any) -> list[dict[str, Any]]:
         self.asked.append(Statement(statement, values))
         return [defaultdict(lambda: None)]
+
+    def changed(self) -> VerificationError:
+        return VerificationError("the published relations have changed")
 
 
 def written(text: str, layout: CellLayout = CELLS) -> Statement:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanon_db.answers.rows.cell_columns import Cells, Cover, RangeColumn, RangeEnds, Truths
-from kanon_db.answers.tries import FALSE, TRUE, UNKNOWN
+from kanon_db.publications.rows.cell_columns import Cells, Cover, RangeColumn, RangeEnds, Truths
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Type
 from kanon_db.query.layout import CellDescription
 from kanon_db.spark._spark_query import AxisRegions
+from kanon_db.transfer.tries import FALSE, TRUE, UNKNOWN
 
 WHOLE, NUMERIC = Type("integer", "integer"), Type("numeric", "numeric")
 AGE = ex.Column("age", '"age"', WHOLE)

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.recoding.generalized_cells import Axis, fill_hidden
-from kanon_db.answers.likelihoods import LEAST_DOUBT, MOST_VALUES
-from kanon_db.answers.tries import (
+from kanon_db.query import expressions as ex
+from kanon_db.query.layout import LEAST_DOUBT, CellDescription
+from kanon_db.query.ranges import MOST_VALUES, can_cover, divides
+from kanon_db.transfer.tries import (
     FALSE,
     TRUE,
     AxisCut,
@@ -28,9 +30,6 @@ from kanon_db.answers.tries import (
     Truth,
     WholeValues,
 )  # fmt: skip
-from kanon_db.query import expressions as ex
-from kanon_db.query.layout import CellDescription
-from kanon_db.query.ranges import can_cover, divides
 
 Flags = NDArray[np.bool_]
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Self
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.recoding.generalized_cells import Axis
-from kanon_db.answers.rows.cell_columns import (
+from kanon_db.catalog.entries import Publication, changed
+from kanon_db.errors import VerificationError
+from kanon_db.publications.codes import CodeTables, Store
+from kanon_db.publications.rows.cell_columns import (
     Cells,
     Flags,
     KnownCells,
@@ -20,17 +23,22 @@ from kanon_db.answers.rows.cell_columns import (
     ValueColumn,
     doubt_hidden,
 )
-from kanon_db.answers.tries import ColumnValues, Domain, Fetcher
-from kanon_db.catalog.entries import Publication, changed
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import TEXT
 from kanon_db.query.layout import CellDescription, CellLayout, labels, members_of, texts
-from kanon_db.query.ranges import on_axis, place_of, place_of_end, type_of_ends, value_of_end
+from kanon_db.query.ranges import (
+    ANY_END,
+    BEGINS,
+    on_axis,
+    place_of,
+    place_of_end,
+    type_of_ends,
+    value_of_end,
+)
 from kanon_db.query.sql import Constants
 from kanon_db.session.protocol import Row, Session, Value
-
-if TYPE_CHECKING:
-    from kanon_db.publications.codes import Store
+from kanon_db.transfer.columns import fix_labels, label
+from kanon_db.transfer.tries import ColumnValues, Domain, Fetcher
 
 _CELL: Final = [("hidden", "?"), ("known", ">f8")]
 _RANGE: Final = [
@@ -40,30 +48,34 @@ _RANGE: Final = [
 _MEMBER: Final = [("cell", ">i4"), ("value", ">i4"), ("w", ">f8")]
 
 
-class StatementRunner(Protocol):
-    """What reads published relations for a query."""
+@dataclass(frozen=True)
+class PublicationReader:
+    """Reads the store of a publication that may not be entered in the catalog yet."""
 
-    @property
-    def session(self) -> Session:
-        """Runs statements."""
+    session: Session
+    publication: Publication
+    store: Store
+    known_cells: dict[str, KnownCells] = field(default_factory=dict)
 
-    @property
-    def publication(self) -> Publication:
-        """What is read."""
-
-    @property
-    def store(self) -> Store:
-        """The codes of its cells."""
-
-    @property
-    def known_cells(self) -> dict[str, KnownCells]:
-        """What was read of the stored cells of columns."""
+    @classmethod
+    def of(cls, session: Session, schema: str, publication: Publication) -> Self:
+        """Open the store."""
+        tables = CodeTables.of(session, schema, publication.name, publication.layout)
+        return cls(session, publication, Store(session, tables))
 
     def fetch(self, statement: str, *values: Value) -> list[Row]:
         """Run a statement."""
+        return self.session.fetch(statement, *values)
 
-    def stream(self, n: int, statement: str, *values: Value) -> Iterator[Row]:
-        """Run a statement, and keep only `n` of its rows at a time."""
+    def changed(self) -> VerificationError:
+        """Make the error for relations that are not those that were published."""
+        return changed(self.publication)
+
+    def labels(self, name: str) -> list[str | None]:
+        """Return the texts of a column's values, by their codes."""
+        values = f"SELECT {label('t.v')} AS label FROM ({self.store.values(name)}) AS t"
+        with fix_labels(self.session):
+            return [row["label"] for row in self.fetch(f"{values} ORDER BY t.i")]
 
 
 @dataclass(frozen=True)
@@ -74,7 +86,8 @@ class StoredCells:
     store: Store
     # How many records have each cell, of columns some of whose cells are suppressed
     counts: Mapping[str, FloatArray] = field(default_factory=dict)
-    # The codes that are read, ascending, of columns of which not all are: their places are numbers
+    # The codes that are read, ascending, of columns of which not all are, or whose ranges are known
+    # by their ends: their places are numbers
     met: Mapping[str, IntArray] = field(default_factory=dict)
 
     def cells(self, name: str, constants: Constants) -> str:
@@ -106,20 +119,24 @@ class StoredCells:
         """Read the cells of columns, those of sets and ranges in one statement."""
         constants, written, readers = Constants(), list[str](), dict[str, _Reader]()
         for place, name in enumerate(names):
-            kind = self.layout.cells[name].kind
+            kind, write = self.layout.cells[name].kind, self._ranges
             if kind != "value":
-                write = self._sets if kind == "set" else self._ranges
+                if self.store.columns[name].by_ends:
+                    write = self._whole_ranges
+                elif kind == "set":
+                    write = self._sets
                 sql, readers[name] = write(name, constants, place)
                 written.append(f"(\n{sql}\n) AS q{place}")
         row: Mapping[str, Any] = {}
         if written:
             given = f"SELECT * FROM {' CROSS JOIN '.join(written)}"
             (row,) = fetcher.fetch(given, *constants.bound)
-        known = {
-            name: readers[name](row) if name in readers else self._values(name) for name in names
-        }
-        if any(own.cells.n.size != self._codes(name).size for name, own in known.items()):
-            raise changed(fetcher.publication)
+        known = {}
+        for name in names:
+            own = readers[name](row) if name in readers else self._values(name)
+            if own is None or own.cells.n.size != self._codes(name).size:
+                raise fetcher.changed()
+            known[name] = own
         return known
 
     def _codes(self, name: str) -> IntArray:
@@ -226,6 +243,36 @@ class StoredCells:
 
         return sql, read
 
+    def _whole_ranges(
+        self,
+        name: str,
+        constants: Constants,  # noqa: ARG002
+        place: int,
+    ) -> tuple[str, _Reader]:
+        """Write what is read of ranges of which each class has the ends."""
+        cell, codes = self.layout.cells[name], self.met[name]
+        first = place_of_end(cell.column.type, "lower(t.v)")
+        sql = (
+            f"SELECT min(({first})::int8) AS low{place},"
+            f" min(upper(t.v) - lower(t.v))::int8 AS n{place} FROM ({self.store.values(name)}) AS t"
+        )
+
+        def read(row: Mapping[str, Any]) -> KnownCells | None:
+            least, n_values = row[f"low{place}"], row[f"n{place}"]
+            low, end = codes >> BEGINS, codes & ((1 << BEGINS) - 1)
+            is_null, is_anything = codes == 0, codes == ANY_END
+            if least is None or n_values is None:
+                return None
+            is_range = (low < end) & (low >= 0) & (end <= n_values)
+            if not (is_range | is_null | is_anything).all():
+                return None
+            none, one = np.zeros(codes.size, dtype=np.bool_), np.ones(codes.size)
+            ends = RangeEnds(least + low, least + end - 1, is_null, is_anything, is_anything)
+            cells = Cells(one, one, none, is_anything, is_anything)
+            return RangeColumn(name, cell, cells, ends, None)
+
+        return sql, read
+
     def _cells(self, name: str, hidden: Flags, known: Any) -> Cells:
         none, n = np.zeros(hidden.size, dtype=np.bool_), np.ones(hidden.size)
         n, u = self.counts.get(name, n), 1 - known.astype(np.float64)
@@ -282,7 +329,8 @@ class StoredCells:
         return ranks[0][:, 0], ranks[0][:, 1], ranks[1][:, 0], ranks[1][:, 1], known[0], known[1]
 
 
-_Reader = Callable[[Mapping[str, Any]], KnownCells]
+_Reader = Callable[[Mapping[str, Any]], KnownCells | None]
+"""Reads the cells of a column from a row; None where they cannot be what was written."""
 
 _PACKED: Final = "boolsend(c.hidden) || float8send({}::float8)"
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.catalog.entries import Publication, changed
+from kanon_db.errors import VerificationError
 from kanon_db.query import expressions as ex
 from kanon_db.query.layout import Lookup
 from kanon_db.query.ranges import multirange_of, place_of, value_at
@@ -182,12 +182,11 @@ class Probe:
 class Fetcher(Protocol):
     """Runs the statements of a query."""
 
-    @property
-    def publication(self) -> Publication:
-        """What is read."""
-
     def fetch(self, statement: str, *values: Value) -> list[Row]:
         """Run a statement."""
+
+    def changed(self) -> VerificationError:
+        """Make the error for relations that are not those that were published."""
 
 
 class Tries(ABC):
@@ -313,7 +312,7 @@ class StatementTries(Tries):
             return _read_cut(probe, row, n)
         packed = row[f"a{n}"] or b""
         if len(packed) != probe.of.n * _BYTES.get(probe.what, 4):
-            raise changed(self._fetcher.publication)
+            raise self._fetcher.changed()
         match probe.what:
             case "truth":
                 digits = packed.encode() if isinstance(packed, str) else packed
