@@ -15,6 +15,7 @@ from kanon_db.catalog.entries import (
     changed,
     find_asked,
     published_schema,
+    require_codes,
     require_harmless,
     require_whole,
 )
@@ -394,7 +395,7 @@ def _open_text(
     layout = _LAYOUTS[kind_named(entry.kind).shape](session, schema, entry, read_estimator(session))
     tables = [_lookup_table(session, written.relation, schema) for written in text.lookups]
     checked, lookups = check_query(text, layout, tables)
-    _require_codes(entry, checked)
+    require_codes(entry, (name for part in checked.evaluated for name in attributes(part)))
     opened = OpenQuery(
         session, text, checked, entry, layout, lookups, Limits.of(session), schema,
         asked_figures=figures,
@@ -407,20 +408,6 @@ def _open_text(
             _require_unique(opened, lookup)
             _require_short(opened, number, lookup)
     return opened
-
-
-def _require_codes(publication: Publication, query: Query) -> None:
-    """Refuse columns whose cells have no codes: earlier versions gave none to those of many."""
-    stored = publication.layout.get("store", {"columns": ()})["columns"]
-    asked = {name for part in query.evaluated for name in attributes(part)}
-    missing = asked - {name for name, *_ in stored}
-    if missing or not stored:
-        names = ", ".join(sorted(missing)) or "all columns"
-        raise VerificationError(
-            "the publication was made by an earlier version, without codes of some columns",
-            detail=f'publication "{publication.name}": {names}',
-            hint="publish again with replace => true",
-        )
 
 
 def _answers(kind: str) -> bool:

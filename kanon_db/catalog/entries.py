@@ -6,7 +6,7 @@ What only `kanon_owner` may change, it is asked for: see `25_errands.sql` and `2
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -296,6 +296,11 @@ class Publication:
         """The columns that it protects, as they were registered."""
         first = self.layout.get("sensitive")
         return () if first is None else (str(first), *self.layout.get("also_sensitive", ()))
+
+    @property
+    def coded(self) -> frozenset[str]:
+        """The columns of which there are codes: earlier versions gave none to those of many."""
+        return frozenset(name for name, *_ in self.layout.get("store", {"columns": ()})["columns"])
 
     @property
     def left_out(self) -> int:
@@ -764,6 +769,23 @@ def require_whole(publication: Publication) -> None:
     """Refuse a publication whose relations somebody has taken away or put others in place of."""
     if not publication.is_whole:
         raise changed(publication)
+
+
+def require_codes(publication: Publication, names: Iterable[str]) -> None:
+    """Refuse columns whose cells have no codes."""
+    missing = set(names) - publication.coded
+    if missing or not publication.coded:
+        named = ", ".join(sorted(missing)) or "all columns"
+        raise VerificationError(
+            WITHOUT_CODES,
+            detail=f'publication "{publication.name}": {named}',
+            hint="publish again with replace => true",
+        )
+
+
+WITHOUT_CODES: Final = (
+    "the publication was made by an earlier version, without codes of some columns"
+)
 
 
 def changed(publication: Publication) -> VerificationError:

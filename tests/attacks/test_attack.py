@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from kanon_db.errors import VerificationError
+from kanon_db.publications.rows import published_rows
 from tests.integration.parties import (
     KINDS,
     WAYS,
     Connection,
     Functions,
+    Package,
     Parties,
     create_source,
     fetch,
@@ -281,6 +283,24 @@ def test_rows_without_a_sensitive_attribute(parties: Parties) -> None:
         "refinement", "refinement: known values",
     ]  # fmt: skip
     assert found["linking a row"]["rate"] <= 0.25
+
+
+@pytest.mark.parametrize("kind", [name for name in KINDS if name != "buckets"])
+def test_samples_depend_on_no_order_of_rows(
+    parties: Parties, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Neither of the source's nor of the published ones: the same are looked up, and guessed."""
+    publish(parties, kind)
+    monkeypatch.setattr(published_rows, "MOST_PEOPLE", 40)
+    package = Package(parties.publisher)
+    found = package.attack("p")
+    assert [row[-1] for row in found if row[0] == "linking a row"] == [40]
+    for order in ("number DESC", "md5(number::text)"):
+        with parties.publisher.transaction(force_rollback=True):
+            fetch(parties.publisher, f"CREATE TEMP TABLE t AS TABLE data.people ORDER BY {order}")
+            fetch(parties.publisher, "DELETE FROM data.people")
+            fetch(parties.publisher, "INSERT INTO data.people TABLE t")
+            assert str(package.attack("p")) == str(found)  # some bounds are NaN
 
 
 def test_patterns_and_weights_say_in_which_class_somebody_is(parties: Parties) -> None:

@@ -180,7 +180,17 @@ def test_columns_without_codes_are_refused(parties: Parties, name: str) -> None:
         estimate = "SELECT * FROM kanon.estimate($1::text)"
         assert [wanted] == fetch(parties.admin, estimate, QUESTIONS[0].format(name))
         assert not holds(parties, name)
-        with pytest.raises(psycopg.Error, match="without codes of some columns") as refused:
-            fetch(parties.admin, estimate, f"SELECT COUNT(*) FROM {name} WHERE ward > 2")
-    assert refused.value.diag.message_detail == f'publication "{name}": ward'
+        fetch(parties.admin, f'SET LOCAL ROLE "{parties.publisher.info.user}"')
+        question = f"SELECT COUNT(*) FROM {name} WHERE ward > 2"
+        for asking, given in ((estimate, question), ("SELECT kanon.draw($1::text)", name)):
+            with (
+                pytest.raises(psycopg.Error, match="without codes of some columns") as refused,
+                parties.admin.transaction(),
+            ):
+                fetch(parties.admin, asking, given)
+            assert refused.value.diag.message_detail == f'publication "{name}": ward', asking
+            assert "publish again" in str(refused.value.diag.message_hint)
+        # What is attacked is verified first.
+        with pytest.raises(psycopg.Error, match="changed since they were published") as refused:
+            fetch(parties.admin, "SELECT kanon.attack($1::text)", name)
     assert "publish again" in str(refused.value.diag.message_hint)

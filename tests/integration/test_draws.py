@@ -12,6 +12,7 @@ import pytest
 
 import kanon_db
 from kanon_db.publications.draws import DRAWS
+from kanon_db.query.layout import RARITY
 from tests.expected_counts import Weighted
 from tests.integration.parties import (
     Functions,
@@ -258,6 +259,35 @@ def test_ranges_that_python_cannot_write(
     )
     assert value(parties.analyst, outside, low, high) == 0
     assert failed_checks(parties.analyst, "wide") == []
+
+
+def test_suppressed_cells_have_values_that_others_keep(parties: Parties) -> None:
+    """Each value as often as estimates take it to be there, whoever has which: by chance alone."""
+    values = [*("9" for _ in range(40)), *("10" for _ in range(12)), *(None for _ in range(8))]
+    values += [str(n) for n in range(20, 50)]
+    rows = [(one, "xyz"[n % 3], "uv"[n % 2]) for n, one in enumerate(values)]
+    own = create_source(parties.publisher, "data.starred", "a int, b text, ill text", rows)
+    own.of_kind("suppressed", "data.starred", "starred", k=2, patterns=["..", "*.", "**"])
+    shown = fetch(parties.analyst, "SELECT a, b, left(pattern, 1) = '*' FROM published.starred")
+    kept = Counter(a for a, _, hidden in shown if not hidden)
+    hidden = Counter(b for _, b, hidden in shown if hidden)
+    total = sum(n**RARITY for n in kept.values())
+    n_draws, of_value = 20, Counter[tuple[str | None, int | None]]()
+    for seed in range(n_draws):
+        records = drawn(parties, "starred", seed)
+        filled = Counter(one["a"] for one in records)
+        filled.subtract(kept)
+        assert filled.keys() == kept.keys() == {9, 10, None}
+        for a, n in kept.items():
+            assert abs(filled[a] - hidden.total() * n**RARITY / total) < 1
+        of_value.update((one["b"], one["a"]) for one in records)
+    for b, n_hidden in hidden.items():
+        for a, n in kept.items():
+            n_shown = sum(row[:2] == (a, b) and not row[2] for row in shown)
+            share = n**RARITY / total
+            error = (n_draws * n_hidden * share * (1 - share)) ** 0.5
+            found = of_value[b, a] - n_draws * n_shown
+            assert abs(found - n_draws * n_hidden * share) < 5 * error, (a, b)
 
 
 def test_several_sensitive_attributes_and_what_is_refused(parties: Parties) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kanon_db.algorithms.releases.bucket_releases import coarsening
 from kanon_db.catalog.entries import (
+    WITHOUT_CODES,
     Publication,
     Source,
     find_publication,
@@ -239,7 +240,13 @@ def _readable(session: Session, one: EarlierRelease) -> ComparableRelease | str:
     if not publication.is_whole:
         return "its relations have changed"
     partition = _partition(session, publication)
-    return _without_classes(publication) if partition is None else ComparableRelease(one, partition)
+    if partition is None:
+        return _without_classes(publication)
+    if isinstance(partition, PublishedClasses):
+        shown = {*partition.quasi_identifiers, *partition.others}
+        if not shown <= publication.coded:
+            return WITHOUT_CODES
+    return ComparableRelease(one, partition)
 
 
 def _comparable(

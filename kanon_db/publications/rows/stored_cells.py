@@ -10,7 +10,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.recoding.generalized_cells import Axis
-from kanon_db.catalog.entries import Publication, changed
+from kanon_db.catalog.entries import Publication, changed, require_codes
 from kanon_db.errors import VerificationError
 from kanon_db.publications.codes import CodeTables, Store
 from kanon_db.publications.rows.cell_columns import (
@@ -59,8 +59,11 @@ class PublicationReader:
 
     @classmethod
     def of(cls, session: Session, schema: str, publication: Publication) -> Self:
-        """Open the store."""
-        tables = CodeTables.of(session, schema, publication.name, publication.layout)
+        """Open the store; refuse one that lacks a column."""
+        layout = publication.layout
+        names = [*(cell["name"] for cell in layout["quasi_identifiers"]), *layout["others"]]
+        require_codes(publication, names)
+        tables = CodeTables.of(session, schema, publication.name, layout)
         return cls(session, publication, Store(session, tables))
 
     def fetch(self, statement: str, *values: Value) -> list[Row]:
