@@ -34,6 +34,9 @@ _MOST_SPREAD: Final = 100_000
 _FEWEST: Final = 2
 """The least number of values to list of a wide range, where several are spread."""
 
+WHOLE: Final = 0.999999999
+"""Shares that add up to one, up to rounding."""
+
 
 class JointCondition(ex.Expression):
     """A condition on columns that nothing else mentions: it has a list of values of its own."""

@@ -35,6 +35,7 @@ from kanon_db.answers.buckets.bucket_evidence import BucketEvidence, MostOfValue
 from kanon_db.answers.likelihoods import (
     MOST_GROUPED,
     TOGETHER,
+    WHOLE,
     arrange,
     find_summed_column,
     least_unknown,
@@ -613,7 +614,9 @@ class _RowStatement:
         surely, possibly = nodes.column("surely"), nodes.column("possibly")
         # What is certain has no error: of 1, sums of shares are off by what is rounded.
         is_doubtful = exp.and_(possibly, exp.not_(surely))
+        is_whole = exp.GT(this=p, expression=nodes.number(repr(WHOLE)))
         variance = nodes.greatest(p * exp.Paren(this=1 - p), nodes.ZERO)
+        variance = exp.Case(ifs=[exp.If(this=is_whole, true=nodes.ZERO)], default=variance)
         sums: list[tuple[str, Node, Node | None]] = [
             ("records", n, None), ("m", n * p, None),
             ("away", n * exp.Paren(this=p - nodes.column("evenly")), None),

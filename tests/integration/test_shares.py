@@ -361,6 +361,22 @@ def test_numbers_beyond_those_that_are_exact(parties: Parties) -> None:
         assert compared(parties.analyst, query) == "equal"
 
 
+def test_shares_of_one_up_to_rounding_tell_nothing_in_statements(parties: Parties) -> None:
+    """Whatever was kept meets the condition; whether suppressed cells do, nobody knows."""
+    draw = random.Random(4)  # noqa: S311  # made-up data
+    rows = [
+        (draw.choice([None, *range(4)]), draw.choice("abcdef"), f"i{draw.randint(0, 4)}")
+        for _ in range(300)
+    ]
+    kanon = create_source(parties.publisher, "data.kept", "x int, g text, ill text", rows)
+    for k in (5, 10):
+        kanon.call("publish_suppressed", "data.kept", "kept", k=k)
+        for condition in ("x < 5 OR x IS NULL", "x <= 3", "g <> 'g'", "g <> 'g' OR x = 1"):
+            query = f"SELECT COUNT(*) FROM kept WHERE {condition}"
+            assert compared(parties.analyst, query) == "equal"
+        kanon.drop("kept")
+
+
 def test_percentiles_of_more_ranges_than_memory_holds(
     parties: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:

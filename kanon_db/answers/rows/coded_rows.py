@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.answers.likelihoods import OTHERWISE
+from kanon_db.answers.likelihoods import OTHERWISE, WHOLE
 from kanon_db.answers.rows.cell_evidence import (
     CellEvidence,
     Codes,
@@ -287,10 +287,6 @@ class CountedRows:
         )  # fmt: skip
 
 
-_WHOLE: Final = 0.999999999
-"""Shares that add up to one, up to rounding."""
-
-
 @dataclass(frozen=True, eq=False)
 class Spread:
     """Between which values the records of types are, in groups, and which these may be."""
@@ -486,7 +482,7 @@ class TypeCounter:
         t, evenly = rows.w * truths.true, rows.evenly * truths.evenly
         surely = pairs.all(np.broadcast_to(truths.surely, t.shape))
         if self._ranks:
-            surely = surely & (pairs.add(rows.w) > _WHOLE)
+            surely = surely & (pairs.add(rows.w) > WHOLE)
         return rows, group, t, evenly, possible, pairs, surely
 
     def _add_hidden_groups(
