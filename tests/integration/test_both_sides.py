@@ -8,6 +8,7 @@ import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import astuple
 
 import pytest
 
@@ -154,6 +155,27 @@ def test_sums_follow_from_the_pairs_of_each_bucket(parties: Parties) -> None:
             for row in rows:
                 expected = wanted[json.loads(row.group_key)["sex"]]
                 assert row.estimate == pytest.approx(expected, rel=1e-9), query
+
+
+def test_ranks_of_groups_of_pairs_are_those_of_what_meets_the_condition(parties: Parties) -> None:
+    """Also where keys are of no side, or those of both, in any order."""
+    session, shown = PsycopgSession(parties.analyst), "MIN(ill), MAX(age), COUNT(DISTINCT age)"
+    for key, values, condition in (
+        ("age > ill AS x", {True}, "age > ill"),
+        ("(age + ill) % 2 AS x, sex", {"m", 0}, "(age + ill) % 2 = 0 AND sex = 'm'"),
+        (
+            "ill % 2 AS x, sex, CASE WHEN age > ill THEN 'yes' END AS y",
+            {"f", 1, "yes"},
+            "age > ill AND ill % 2 = 1 AND sex = 'f'",
+        ),
+    ):
+        keys = ", ".join(map(str, range(1, key.count(",") + 2)))
+        query = f"SELECT {key}, {shown} FROM few GROUP BY {keys}"
+        alone = f"SELECT {shown} FROM few WHERE {condition}"
+        with session.transaction():
+            rows, wanted = (estimates.answer(session, one).rows for one in (query, alone))
+        own = [row for row in rows if set(json.loads(row.group_key).values()) == values]
+        assert [astuple(row)[1:8] for row in own] == [astuple(row)[1:8] for row in wanted]
 
 
 def test_correlations_follow_from_all_matchings_of_each_bucket(parties: Parties) -> None:

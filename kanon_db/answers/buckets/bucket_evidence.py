@@ -280,11 +280,13 @@ class BucketEvidence:
         n_groups = records.n, values.n
         weights, ranked, n_of_records = None, None, records.n
         if plan.ranked is not None and plan.shape != "exact":
-            side = plan.side(plan.ranked)
+            side, of_ranks = plan.side(plan.ranked), n_groups
+            if plan.shape == "pairs":  # whose groups are those of all keys
+                side, of_ranks = 0, (Grouping(self._keys).n_combinations, 1)
             n_ranks = max(self._outcomes.number(plan.ranked).distinct.size, 1)
-            if n_groups[0] * n_groups[1] * n_ranks > LARGEST:
+            if of_ranks[0] * of_ranks[1] * n_ranks > LARGEST:
                 raise self._opened.limits.too_many()
-            ranked = RankedSums(n_groups, n_ranks, side or 0)
+            ranked = RankedSums(of_ranks, n_ranks, side or 0)
             if side == 0:
                 n_of_records *= n_ranks
         attribute = self._attribute_of_weights(plan)
