@@ -623,8 +623,10 @@ def _value_in_range(cell: CellDescription, range_: str, place: str) -> str:
     if type_.category in NUMBERS:
         # With as many digits as the ends have, which are values of the source if both belong to it.
         digits = f"greatest(scale({ends[0]}), scale({ends[1]}))"
+        # A place has 15 digits: the one that is nearest to a large end may be of no such value.
+        inside = f"least(greatest({place}::numeric, {ends[0]}), {ends[1]})"
         value = (
-            f"CASE WHEN upper_inc({range_}) THEN round({place}::numeric, {digits})::{type_.name}"
+            f"CASE WHEN upper_inc({range_}) THEN round({inside}, {digits})::{type_.name}"
             f" ELSE {value} END"
         )
     return (

@@ -261,6 +261,17 @@ def test_ranges_that_python_cannot_write(
     assert failed_checks(parties.analyst, "wide") == []
 
 
+def test_largest_whole_numbers_are_drawn(parties: Parties) -> None:
+    """Places are double precision: the one nearest to the last of them is beyond it."""
+    ends = [2**63 - 1, -(2**63), 0, 5]
+    rows = [(ends[n % 4], n % 3, f"ill {n % 4}") for n in range(12)]
+    columns = "a bigint, b int, c text"
+    own = create_source(parties.publisher, "data.largest", columns, rows, ["a", "b"], "c")
+    own.freeform("data.largest", "largest", k=2, draws=True)
+    assert {one["a"] for one in drawn(parties, "largest")} >= {2**63 - 1}
+    assert failed_checks(parties.analyst, "largest") == []
+
+
 def test_suppressed_cells_have_values_that_others_keep(parties: Parties) -> None:
     """Each value as often as estimates take it to be there, whoever has which: by chance alone."""
     values = [*("9" for _ in range(40)), *("10" for _ in range(12)), *(None for _ in range(8))]
