@@ -178,6 +178,22 @@ def test_ranks_of_groups_of_pairs_are_those_of_what_meets_the_condition(parties:
         assert [astuple(row)[1:8] for row in own] == [astuple(row)[1:8] for row in wanted]
 
 
+def test_errors_of_numbers_whose_squares_overflow_are_those_of_the_bounds(parties: Parties) -> None:
+    x = [1e300, -1e300, 1e154, 3.5, 2.0, None]
+    rows = [(i % 7, x[i % 5 if i % 2 else 5], i % 6) for i in range(60)]
+    kanon = create_source(parties.publisher, "data.huge", "age int, h float8, ill int", rows)
+    kanon.publish("data.huge", "huge", privacy='{"l": 2}')
+    session = PsycopgSession(parties.analyst)
+    for where in ("ill < 2", "age > ill"):
+        query = f"SELECT SUM(h), AVG(h), SUM(h * ill) FROM huge WHERE {where}"
+        with session.transaction():
+            answers = estimates.answer(session, query).rows
+        for row in answers:
+            ends = row.lower_bound, row.upper_bound
+            assert (row.likely_low, row.likely_high) == ends
+            assert row.std_error == pytest.approx((ends[1] - ends[0]) / 2)
+
+
 def test_correlations_follow_from_all_matchings_of_each_bucket(parties: Parties) -> None:
     """The estimate follows from expected sums, and the bounds hold in all worlds."""
     rows = [(1, 2.5), (2, 3.5), (None, 9), (4, 4.5), (5, None), (6, 7), (7, 8), (8, 1), (9, 6.5)]

@@ -139,6 +139,7 @@ class BucketEvidence:
     def __init__(self, opened: OpenQuery, layout: BucketLayout, store: Store) -> None:
         self._opened, self._layout, self._store = opened, layout, store
 
+    @np.errstate(over="ignore", invalid="ignore")  # Sums of infinite numbers are refused later
     def answers(self, plans: Sequence[Plan]) -> list[Answers]:
         """Answer some plans; what they ask of values is tried by one statement."""
         totals = self._count(plans)

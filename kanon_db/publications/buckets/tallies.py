@@ -100,6 +100,9 @@ def judge_pairs(
         miss += learned * learned
     elif by_weights is not None:
         estimate = by_weights
+    # Of numbers whose squares are beyond double precision, only the bounds are known.
+    if not (math.isfinite(pairs.variance) and math.isfinite(miss)):
+        miss = math.inf
     # Equal bounds may differ by what is rounded.
     error = min(math.sqrt(miss) / pairs.number, max(high - low, 0) / 2)
     return Estimated(min(max(estimate, low), high), error, low, high)

@@ -14,6 +14,7 @@ from kanon_db.answers.buckets import bucket_pairs
 from kanon_db.answers.buckets.bucket_pairs import Matches
 from kanon_db.answers.buckets.slots import combine_truths, is_tried_whole
 from kanon_db.publications.buckets.tallies import (
+    DependenceEffect,
     GroupCounts,
     Margin,
     Margins,
@@ -190,6 +191,20 @@ def test_counts_of_groups_follow_from_their_pairs(case, n_groups):
     found = np.zeros((4, n_groups))
     found[:, sums.group] = sums.totals
     assert found == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("x", [1e154, 1e155, -1e300])
+def test_errors_of_sums_whose_squares_overflow_are_those_of_the_bounds(x):
+    """Whether their variance is infinite, below 0, or no number, it is none."""
+    place = np.zeros(1, np.int64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        matches = Matches(place, place, place, place, np.array([x]))
+        _, totals, least, most = bucket_pairs.sum_groups(matches, 3)
+    pairs = summed(totals[:, 0].tolist(), (least.item(), most.item()), is_average=False)
+    answer = judge_pairs(pairs, DependenceEffect(0.0))
+    assert not np.isfinite(pairs.variance)
+    assert answer.std_error == pytest.approx(abs(x) / 2)
+    assert (answer.likely_low, answer.likely_high) == (answer.lower_bound, answer.upper_bound)
 
 
 @given(divided_buckets(), st.booleans(), st.booleans())
