@@ -23,7 +23,7 @@ _SLOTS: Final = 15_400
 
 
 def choose_cache() -> None:
-    """Let numba, which insists on it, keep compiled code where the server's user may write."""
+    """Let numba keep compiled code where the server's user may write."""
     # This is usually the user's home, but a service may have none, or one where others could put
     # code that it would run, such as /tmp. The working directory of a server process is its data
     # directory, which nobody else can write to.

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property, update_wrapper
@@ -320,8 +321,10 @@ def kernel(
 
 def _compile(function: Callable[..., Any], options: Mapping[str, object]) -> Any:
     compiler, kept = load_numba()
-    dispatcher = compiler(cache=True, nogil=True, no_cfunc_wrapper=True, **options)(function)
-    dispatcher._cache = kept(function)
+    dispatcher = compiler(nogil=True, no_cfunc_wrapper=True, **options)(function)
+    # Where no folder can be written, each process compiles anew.
+    with suppress(RuntimeError):
+        dispatcher._cache = kept(function)
     return dispatcher
 
 

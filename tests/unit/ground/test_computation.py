@@ -388,3 +388,12 @@ def test_what_a_crash_has_left_of_compiled_code_is_compiled_again(
         loaded: Any = kernel(_added)
         assert loaded(1, 2) == 3
         assert sum(loaded.stats.cache_hits.values()) == 1
+
+
+def test_without_a_folder_to_write_each_process_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of an account without a home."""
+    shuffled(10, os.urandom)
+    from numba.core.caching import FunctionCache
+
+    monkeypatch.setattr(FunctionCache._impl_class, "_locator_classes", [])
+    assert kernel(_added)(1, 2) == 3
