@@ -172,7 +172,7 @@ class Weighted:
         parts = np.array([found[one][1] if is_weighted else 1 for one in values])
         return cls(
             columns, of_bucket, sizes, values, np.column_stack(counts), levels, parts,
-            layout["strengths"][attribute], is_weighted, are_drawn(layout, parameters),
+            layout["strengths"].get(attribute, {}), is_weighted, are_drawn(layout, parameters),
         )  # fmt: skip
 
     @cached_property

@@ -26,11 +26,13 @@ from kanon_db.spark.kinds.bucket_kind import (
     weigh,
     whole_buckets,
 )
-from tests.expected_counts import Weighted
+from tests.expected_counts import Weighted, are_drawn
 from tests.integration.parties import Parties, parties
 from tests.spark import data
 
 __all__ = ["parties"]
+
+pytestmark = pytest.mark.filterwarnings("ignore:this publication does not tell:UserWarning")
 
 CHECK = "weights of values add up to their numbers in each bucket, none above its threshold"
 
@@ -155,7 +157,8 @@ def test_buckets_of_a_sample() -> None:
 
 def read(target: Path) -> Weighted:
     """Read QIT, SAT and the table of weights as a reader without Spark does."""
-    layout = json.loads((target / "manifest.json").read_text())["layout"]
+    manifest = json.loads((target / "manifest.json").read_text())
+    layout = manifest["layout"]
     qit, sat, est = (data.read(target, name) for name in ("qit", "sat", "est"))
     known = sorted(est.to_pylist(), key=lambda row: row["weights"])
     values = [row["disease"] for row in known]
@@ -173,6 +176,7 @@ def read(target: Path) -> Weighted:
         bucket, sizes, values, counts,
         np.column_stack([one.to_numpy() for one in fields]).astype(np.int64),
         np.array([row["parts"] for row in known]),
+        are_drawn_from_all=are_drawn(layout, manifest["parameters"]),
     )  # fmt: skip
 
 
