@@ -151,8 +151,9 @@ print([name for name in sys.modules if name.endswith(".request") or name in late
 import numpy
 print(len(list(pathlib.Path("/proc/self/task").iterdir())))
 import kanon_db.answers.buckets.bucket_evidence, kanon_db.answers.rows.cell_evidence
-import kanon_db.answers.rows.coded_rows
-late |= {"highspy", "pulp", "secrets", "subprocess", "kanon_db.algorithms.ground.solver"}
+import kanon_db.answers.rows.coded_rows, kanon_db.answers.rows.stored_types
+late |= {"highspy", "pulp", "secrets", "subprocess", "kanon_db.algorithms.attacks",
+         "kanon_db.algorithms.ground.solver", "kanon_db.publications.kind"}
 print([name for name in sys.modules if name in late - {"numpy"}])
 """
 

@@ -17,16 +17,13 @@ from kanon_db.answers.rows.pieces import Pieces
 from kanon_db.catalog.entries import Publication
 from kanon_db.catalog.published_types import cell_layout, read_estimator
 from kanon_db.errors import InfeasibleError
-from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications.codes import SIZES_OF_CLASSES
-from kanon_db.publications.kind import AttackTarget, Usefulness
 from kanon_db.publications.rows.cell_columns import (
     Flags,
     KnownCells,
     NotReadError,
     RangeColumn,
 )
-from kanon_db.publications.rows.published_rows import TypedColumn, answer_from_types, match_cells
 from kanon_db.publications.rows.stored_cells import PublicationReader, StoredCells
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Query
@@ -41,10 +38,12 @@ from kanon_db.transfer.tries import (
     StatementTries,
     Truth,
 )
-from kanon_db.transfer.values import DistinctValues
 
 if TYPE_CHECKING:
+    from kanon_db.metrics.count_queries import CountQuery
     from kanon_db.publications.codes import Store
+    from kanon_db.publications.kind import AttackTarget, Usefulness
+    from kanon_db.transfer.values import DistinctValues
 
 _COLUMN_BYTES: Final = 5_000_000
 """What a column of a chunk takes, as it is read and as numbers, rounded up."""
@@ -325,6 +324,13 @@ def answer_from_rows(
     queries: Sequence[CountQuery],
 ) -> Usefulness:
     """Answer queries about published rows; see :func:`.measure_usefulness`."""
+    # A session's first question does without what sets rows against their source.
+    from kanon_db.publications.rows.published_rows import (
+        TypedColumn,
+        answer_from_types,
+        match_cells,
+    )
+
     session, publication = target.session, target.publication
     reader = PublicationReader.of(session, target.schema, publication)
     layout = cell_layout(session, target.schema, publication, read_estimator(session))
