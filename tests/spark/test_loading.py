@@ -5,13 +5,11 @@ Buckets, and rows, which are verified there, measured the same, and answer queri
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -103,42 +101,6 @@ def test_weights_are_learned_there(spark: Any, weighted: Path, parties: Parties)
         checks = connected.verify("people_w")
     assert checks["holds"].all()
     assert any("weights of values" in name for name in checks["check"])
-
-
-def test_files_of_before(spark: Any, published: Path, parties: Parties, tmp_path: Path) -> None:
-    """A publication that has a table for an estimator of before is verified, asked and loaded."""
-    target = tmp_path / "people_b"
-    shutil.copytree(published, target)
-    (release,) = target.glob("release-*")
-    own = pa.table({"disease": ["disease 1"], "directions": [[0.5]], "hidden": [[0.25]]})
-    own_folder = release / "est"
-    own_folder.mkdir()
-    pq.write_table(own, own_folder / "part-0.parquet")
-    manifest = json.loads((target / "manifest.json").read_text())
-    size = (own_folder / "part-0.parquet").stat().st_size
-    manifest["tables"]["_est"] = {
-        "schema": spark.read.parquet(str(own_folder)).schema.json(),
-        "files": [{"name": "part-0.parquet", "size": size}],
-    }
-    layout = manifest["layout"]
-    for name in ("weights", "parts", "weighted"):
-        del layout[name]
-    spectrum = {"eigenvalues": [0.5], "expected": [0.25]}
-    layout |= {"directions": "directions", "hidden": "hidden", "spectrum": spectrum}
-    del manifest["parameters"]["estimates"]
-    (target / "manifest.json").write_text(json.dumps(manifest))
-    assert all(check.holds for check in on_spark.verify(spark, str(target)))
-    question = ASKED[0]
-    found, wanted = (
-        on_spark.estimate_count(spark, str(one), question) for one in (target, published)
-    )
-    assert found == wanted
-    on_spark.load(spark, str(target), parties.publisher, publication="before", source_name="before")
-    with kanon_db.connect(f"{parties.dsn} user={parties.publisher.info.user}") as connected:
-        checks = connected.verify("before")
-        there = connected.estimate_count(question.replace("people_b", "before"))
-    assert checks["holds"].all()
-    assert (there.lower_bound, there.upper_bound) == (wanted.lower_bound, wanted.upper_bound)
 
 
 def test_what_the_catalog_says(parties: Parties, loaded: Any) -> None:

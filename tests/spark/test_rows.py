@@ -246,8 +246,9 @@ def test_constraints_hold_for_each_sensitive_attribute(
         assert {"disease", "id"} <= set(data.read(other, "rows").column_names)
     with pytest.raises(InvalidParameterError, match="protects one sensitive attribute"):
         on_spark.publish_buckets(
-            spark, frame, str(target.parent / "b"), source_name="s", privacy={"l": 2}, **roles
-        )
+            spark, frame, str(target.parent / "b"), source_name="s", privacy={"l": 2}, **roles,
+            accept=accept,
+        )  # fmt: skip
 
 
 @pytest.mark.usefixtures("in_parts")

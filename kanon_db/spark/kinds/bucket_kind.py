@@ -54,6 +54,7 @@ from kanon_db.publications.buckets.methods import SensitiveValues, ValueProtecti
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.guarantees import exposure_statement
 from kanon_db.publications.kind import MethodResult, Workload, Written
+from kanon_db.publications.pipeline import require_protected
 from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
 from kanon_db.query.layout import QIT, SAT, SHARES, BucketTables, weight_field
 from kanon_db.randomness import SecureRandom
@@ -620,8 +621,9 @@ class SparkBuckets(SparkKind):
     suffixes = (QIT, SAT, SHARES)
     shows_values = True
 
-    def refuse(self, request: BucketRequest, source: Source) -> None:  # noqa: ARG002
-        """Refuse assignments that stay on one machine."""
+    def refuse(self, request: BucketRequest, source: Source) -> None:
+        """Refuse several sensitive attributes, and assignments that stay on one machine."""
+        require_protected(source, protects_several=self.protects_several)
         if not hasattr(_bucket_dealing, request.assignment):
             raise InvalidParameterError(
                 f"the assignment {request.assignment} is not made on Spark",
