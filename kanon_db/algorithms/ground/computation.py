@@ -385,8 +385,21 @@ def load_numba() -> tuple[Any, Any]:
             try:
                 return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
             except _UNREADABLE:
-                self.flush()  # type: ignore[no-untyped-call]
+                self.flush()
                 return None
+
+        def save_overload(self, sig: object, data: object) -> None:
+            """Keep compiled code, unless it cannot be written: the disk may be full."""
+            try:
+                super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+            except OSError:
+                # The index may name a file by now that an older state of the package has written.
+                self.flush()
+
+        def flush(self) -> None:
+            """Forget what was compiled, also where the disk has no room for an empty index."""
+            with suppress(OSError):
+                os.unlink(self._cache_file._index_path)  # noqa: PTH108
 
     @typeof_impl.register(_Kernel)
     def typeof_kernel(kernel: _Kernel, context: object) -> object:

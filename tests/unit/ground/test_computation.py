@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -388,6 +389,34 @@ def test_what_a_crash_has_left_of_compiled_code_is_compiled_again(
         loaded: Any = kernel(_added)
         assert loaded(1, 2) == 3
         assert sum(loaded.stats.cache_hits.values()) == 1
+
+
+def _product(one: int, other: int) -> int:
+    return one * other
+
+
+@pytest.mark.parametrize("unwritten", ["_save_index", "_save_data"])
+def test_what_a_full_disk_does_not_keep_is_compiled_again(
+    unwritten: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where an older state, of another function, has left a file of the same name."""
+    shuffled(10, os.urandom)  # loads numba
+    from numba.core import caching, config
+
+    def fail(*_given: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    assert (kernel(_added)(1, 2), kernel(_product)(1, 2)) == (3, 2)
+    added, product = (next(tmp_path.rglob(f"*{name}*.nbc")) for name in ("_added", "_product"))
+    product.replace(added)
+    next(tmp_path.rglob("*_added*.nbi")).unlink()
+    with monkeypatch.context() as full:
+        full.setattr(caching.IndexDataCacheFile, unwritten, fail)
+        assert kernel(_added)(1, 2) == 3
+    for n_loaded in (0, 1):
+        again: Any = kernel(_added)
+        assert (again(1, 2), sum(again.stats.cache_hits.values())) == (3, n_loaded)
 
 
 def test_without_a_folder_to_write_each_process_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
