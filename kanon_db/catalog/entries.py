@@ -28,7 +28,7 @@ from kanon_db.errors import (
 )
 from kanon_db.figures import FigureRule
 from kanon_db.query.expressions import RelationText, beyond_publications
-from kanon_db.session.protocol import Row, Session, fetch_one
+from kanon_db.session.protocol import UNDEFINED_TABLE, Row, Session, fetch_one
 from kanon_db.transfer.columns import (
     ColumnType,
     KeptRows,
@@ -482,13 +482,26 @@ _PLAIN: Final = ("parameters", "layout", "promise", "metrics")
 
 def find_publication(session: Session, name: str) -> Publication:
     """Look up a publication that the current role may read, and lock it in this transaction."""
+    return _lock(session, published_schema(session), name, _look_up(session, _STATE, name)["state"])
+
+
+def _lock(session: Session, schema: str, name: str, state: str) -> Publication:
+    """Lock a publication that there is, and look it up again."""
     # A replacement drops relations whose new ones an older snapshot does not see. So the
-    # publication is locked against it (as by any SELECT), and then looked up again.
-    schema = published_schema(session)
-    is_locked = _look_up(session, _STATE, name)["state"] == "whole"
+    # publication is locked against it (as by any SELECT), and only what is there then is read.
+    is_locked = state == "whole"
     if is_locked:
-        # Its relations belong to kanon_owner, so that planning a query runs nobody's code.
-        session.fetch(f"SELECT FROM {session.identifier(schema, name)} LIMIT 0")
+        try:
+            # Its relations belong to kanon_owner, so that planning a query runs nobody's code.
+            session.fetch(f"SELECT FROM {session.identifier(schema, name)} LIMIT 0")
+        except DatabaseError as error:
+            if error.sqlstate != UNDEFINED_TABLE:
+                raise
+            raise NotFoundError(
+                "the publication was dropped just now",
+                detail=f'name "{name}"',
+                hint="TABLE kanon.publications lists the ones that you may read",
+            ) from None
     found = _look_up(session, _ENTRY, name, schema)
     described = {key: json.loads(found[key]) for key in _PLAIN}
     others = ("name", "kind", "method", "source", "records", "guarantee")
@@ -528,9 +541,12 @@ def find_asked(
     # source with no such publication, nothing is told that is not told of a relation that does not
     # exist.
     is_plain = relation.schema == schema
+    state = None
     if is_plain and named in (None, relation.name):
         with suppress(NotFoundError):
-            return find_publication(session, relation.name)
+            state = _look_up(session, _STATE, relation.name)["state"]
+    if state is not None:
+        return _lock(session, schema, relation.name, state)
     own = (f"{relation.schema}.{relation.name}", str(is_plain), f".{relation.name}")
     names = [row["name"] for row in session.fetch(_OF_SOURCE, *own) if answers(row["kind"])]
     if named is not None:

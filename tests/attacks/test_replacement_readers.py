@@ -11,14 +11,17 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import psycopg
 import pytest
 
 from benchmarks.load.analysts import MODES, RETRYABLE, RIGHT
 from benchmarks.load.crowd import let_them_ask
 from benchmarks.load.releases import Publisher, Release
+from kanon_db.errors import NotFoundError
 from tests.integration.parties import (
     Connection,
     Functions,
+    Package,
     Parties,
     create_table,
     drop_all,
@@ -208,6 +211,32 @@ def test_a_prepared_statement_never_finds_the_view_empty(
     assert answers in ([BEFORE], [AFTER], ["40001"])
     assert _first_or_state(parties.analyst, "EXECUTE ask") == AFTER
     parties.analyst.execute("DEALLOCATE ask")
+
+
+@pytest.mark.parametrize("way", [Functions, Package])
+def test_who_waits_for_a_publication_that_is_dropped_is_told(
+    parties: Parties, way: type[Functions | Package]
+) -> None:
+    create_table(parties.publisher, "data.people", "age int, sick text", [(1, "a"), (2, "b")] * 3)
+    publisher, errors = Functions(parties.publisher), list[Any]()
+    publisher.register("data.people", ["age"], "sick")
+    publisher.publish("data.people", "p", privacy='{"l": 2}')
+
+    def ask() -> None:
+        with pytest.raises((NotFoundError, psycopg.Error)) as raised:
+            way(parties.analyst).estimate(QUERY)
+        errors.append(raised.value)
+
+    reader = threading.Thread(target=ask)
+    with parties.publisher.transaction():
+        publisher.drop("p")
+        reader.start()
+        _wait_for_lock(parties, reader)
+    reader.join()
+    (error,) = errors
+    assert error.sqlstate == NotFoundError.sqlstate
+    assert "the publication was dropped just now" in str(error)
+    fetch(parties.publisher, "DROP TABLE data.people")
 
 
 def _wait_for_lock(parties: Parties, reader: threading.Thread) -> None:
