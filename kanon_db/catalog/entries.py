@@ -642,35 +642,69 @@ _OPTIONAL: Final[Mapping[str, Callable[[Any], bool]]] = {
 }
 """What a layout has, by name, and what that must be."""
 
+_ADDED_TO_TABLES: Final = frozenset({"bytewise", "placed_by"})
+"""What layouts of files do not have: it says by which columns records take their slots."""
+
+
+def find_flaw(publication: Publication, *, in_files: bool = False) -> str | None:
+    """Name what is not described as kanon_db writes it, with tables or with files; None if all is.
+
+    Of the numbers, only the types are checked, not whether they fit together.
+    """
+    layout, parameters = publication.layout, publication.parameters
+    if not (isinstance(layout, dict) and layout and isinstance(parameters, dict)):
+        return "layout"
+    wanted = _wanted(layout)
+    needed = wanted.keys() - (_ADDED_TO_TABLES if in_files else ())
+    for name, is_sound in {**wanted, **_OPTIONAL}.items():
+        if (name in needed or name in layout) and not is_sound(layout.get(name)):
+            return name
+    for name in ("suppressed", "not_kept"):
+        number = parameters.get(name, 0)
+        if type(number) is not int or not 0 <= number < _MOST_RECORDS:
+            return name
+    if wanted is _OF_BUCKETS:
+        has_l = type(parameters.get("l")) is int
+        if not (has_l or isinstance(parameters.get("privacy"), dict)):
+            return "privacy"
+    elif wanted and type(parameters.get("k")) is not int:
+        return "k"
+    if not in_files:
+        return None
+    if not wanted:
+        return "quasi_identifiers"
+    typed = {
+        name for name, one in layout.get("types", {}).items()
+        if isinstance(one, dict) and _is_name(one.get("type"))
+    }  # fmt: skip
+    return None if _shown(publication) <= typed else "types"
+
+
+def _wanted(layout: Mapping[str, Any]) -> Mapping[str, Callable[[Any], bool]]:
+    """Return what a layout must have, by the form of its records; models have none."""
+    if not layout.keys().isdisjoint(_OF_BUCKETS.keys() - _OF_ROWS.keys() - {"sensitive"}):
+        return _OF_BUCKETS
+    return _OF_ROWS if "quasi_identifiers" in layout else {}
+
+
+def _shown(publication: Publication) -> set[str]:
+    """Name the columns that a publication of records shows."""
+    layout = publication.layout
+    named = [*layout["quasi_identifiers"], *layout.get("others", ())]
+    names = {one["name"] if isinstance(one, dict) else one for one in named}
+    return names | {*publication.all_sensitive}
+
 
 def _require_sound(publication: Publication, n_bytes: int, columns: Sequence[str]) -> None:
     """Refuse an entry that its publisher did not write with kanon_db."""
     # Who reads by it would take the memory that its figures say, whatever the relations have.
-    layout, parameters = publication.layout, publication.parameters
-    if not (isinstance(layout, dict) and layout and isinstance(parameters, dict)):
-        raise _unsound(publication, "layout")
-    is_buckets = not layout.keys().isdisjoint(_OF_BUCKETS.keys() - _OF_ROWS.keys() - {"sensitive"})
-    wanted = _OF_BUCKETS if is_buckets else _OF_ROWS if "quasi_identifiers" in layout else {}
-    for name, is_sound in wanted.items():
-        if not is_sound(layout.get(name)):
-            raise _unsound(publication, name)
-    for name, is_sound in _OPTIONAL.items():
-        if name in layout and not is_sound(layout[name]):
-            raise _unsound(publication, name)
-    for name in ("suppressed", "not_kept"):
-        number = parameters.get(name, 0)
-        if type(number) is not int or not 0 <= number < _MOST_RECORDS:
-            raise _unsound(publication, name)
+    if flaw := find_flaw(publication):
+        raise _unsound(publication, flaw)
+    layout, wanted = publication.layout, _wanted(publication.layout)
     if not wanted:
         return
-    has_l = type(parameters.get("l")) is int
-    if is_buckets and not (has_l or isinstance(parameters.get("privacy"), dict)):
-        raise _unsound(publication, "privacy")
-    if not is_buckets and type(parameters.get("k")) is not int:
-        raise _unsound(publication, "k")
-    named = [*layout["quasi_identifiers"], *layout.get("others", ())]
-    names = {one["name"] if isinstance(one, dict) else one for one in named}
-    if not layout["quasi_identifiers"] or not names | {*publication.all_sensitive} <= {*columns}:
+    is_buckets, names = wanted is _OF_BUCKETS, _shown(publication)
+    if not layout["quasi_identifiers"] or not names <= {*columns}:
         raise _unsound(publication, "the list of columns")
     n_rows = publication.records - publication.left_out
     if not 0 <= n_rows <= n_bytes // _PAGE * _ROWS_OF_A_PAGE:
@@ -691,7 +725,6 @@ def _require_sound(publication: Publication, n_bytes: int, columns: Sequence[str
             for batch in layout.get("batches", ())
         ):
             raise _unsound(publication, "batches")
-        names |= {*publication.all_sensitive}
     if is_buckets or "store" in layout:
         stored, chunks = layout.get("store", {}), layout.get("store", {}).get("chunks", [])
         coded = {one[0] for one in stored.get("columns", ())}

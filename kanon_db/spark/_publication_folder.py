@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 from urllib.parse import urlsplit
 
-from kanon_db.catalog.entries import Publication
+from kanon_db.catalog.entries import Publication, find_flaw
 from kanon_db.declaration.shown import plain
 from kanon_db.errors import (
     InUseError,
@@ -280,13 +280,12 @@ class Manifest:
             suffixes = filter(None, tables)
             names = (file.name for table in tables.values() for file in table.files)
             _require_inside([release, *suffixes, *names])
-            return cls(Publication(**manifest), release, tables, published_at)
+            publication = Publication(**manifest)
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise VerificationError(
-                "the manifest of a publication cannot be read",
-                detail=str(file),
-                hint="it was changed, or written by a later kanon_db",
-            ) from None
+            raise _unreadable(str(file)) from None
+        if flaw := find_flaw(publication, in_files=True):
+            raise _unreadable(f"{file}: {flaw} is not as kanon_db writes it")
+        return cls(publication, release, tables, published_at)
 
     @classmethod
     def of(cls, target: Folder) -> Self:
@@ -299,6 +298,15 @@ class Manifest:
                 hint="it is there when its manifest is: check the path",
             )
         return manifest
+
+
+def _unreadable(detail: str) -> VerificationError:
+    return VerificationError(
+        "the manifest of a publication cannot be read",
+        detail=detail,
+        hint="it was changed, or written by another version of kanon_db: remove the folder of the"
+        " publication, and publish again",
+    )
 
 
 def _require_inside(names: Sequence[str]) -> None:
