@@ -93,6 +93,11 @@ _SHORT: Final = {
 _EPOCH: Final = "extract(epoch FROM {0})::float8"
 _SINCE_2000: Final = "EXTRACT(epoch FROM {0}::timestamp - '2000-01-01'::timestamp)"
 
+# The last timestamp, as the float8 before its place rounds up: of later places it is the nearest.
+_LAST: Final = "CASE WHEN {{0}} > {0} THEN {0} ELSE {{0}} END"
+_BY_2000: Final = _LAST.format("9223371331199.998")
+_BY_EPOCH: Final = _LAST.format("9224318015999.998")
+
 
 def _in_seconds(name: str, seconds: str, value: str) -> AxisType:
     """Describe a type that PostgreSQL has no ranges of: their ends are seconds."""
@@ -137,7 +142,7 @@ AXES: Final[Mapping[str, AxisType]] = {
     "timestamp without time zone": AxisType(
         ("tsrange",), _EPOCH,
         dict.fromkeys(("date", "timestamp without time zone"), _SINCE_2000),
-        "('2000-01-01'::timestamp + make_interval(secs => {0}))",
+        f"('2000-01-01'::timestamp + make_interval(secs => {_BY_2000}))",
     ),
     "timestamp with time zone": AxisType(
         ("tstzrange",), _EPOCH,
@@ -145,7 +150,7 @@ AXES: Final[Mapping[str, AxisType]] = {
             ("date", "timestamp without time zone", "timestamp with time zone"),
             "EXTRACT(epoch FROM {0}::timestamptz)",
         ),
-        "to_timestamp({0})",
+        f"to_timestamp({_BY_EPOCH})",
     ),
     "interval": _in_seconds("interval", _LENGTH, _INTERVAL),
     "time without time zone": _in_seconds(

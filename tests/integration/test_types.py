@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from fractions import Fraction
 
+import psycopg
 import pytest
 
 from kanon_db.query.expressions import Type
@@ -346,3 +347,25 @@ def test_values_stand_on_their_axis_in_their_order(parties: Parties, name: str) 
         parties.admin, f"SELECT {counted} FROM {values('a')}, {values('b')}", list(ON_AXES[name])
     )
     assert dict(zip(conditions, wrong, strict=True)) == dict.fromkeys(conditions, 0)
+
+
+def test_the_last_values_of_types_are_published_or_named(parties: Parties) -> None:
+    """A range of days ends on the day after its last; all that estimates try is of the type."""
+    last = ("5874897-12-31", *["294276-12-31 23:59:59.999999+00"] * 2)
+    columns = ("day", "at", "zoned")
+    kanon = create_source(
+        parties.publisher, "data.last", "day date, at timestamp, zoned timestamptz, ill text",
+        [(*last, "a"), (*["2020-01-01 00:00+00"] * 3, "b")] * 3,
+    )  # fmt: skip
+    with pytest.raises(psycopg.Error, match="a range would end beyond all values") as raised:
+        kanon.generalize("data.last", "p", k=2)
+    assert raised.value.diag.message_detail == 'column "day" of type date'
+    assert "give the column a top" in str(raised.value.diag.message_hint)
+    kanon.register("data.last", columns, "ill", attributes='{"day": {"top": "2021-01-01"}}')
+    kanon.generalize("data.last", "p", k=2)
+    assert holds(parties.publisher, "p")
+    for column in columns:
+        asked = f"SELECT COUNT(*) FROM p WHERE {column} > '2020-12-31'"
+        assert Functions(parties.analyst).estimate(asked) == (3, 0, 3, 3)
+    drop_all(parties)
+    fetch(parties.publisher, "DROP TABLE data.last")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, Self
@@ -37,7 +38,6 @@ from kanon_db.query.layout import (
 from kanon_db.query.ranges import AXES, DISCRETE_RANGES, RANGES, describe_cells
 from kanon_db.randomness import SecureRandom
 from kanon_db.session.protocol import (
-    DATA_EXCEPTION_CLASS,
     Session,
     fetch_one,
     roomy,
@@ -161,28 +161,18 @@ def read_bins(values: DistinctValues, described: Mapping[str, Any]) -> Bins | No
     if not any(key in described for key in BINNED):
         return None
     column, session = values.column, values.session
-    detail = f'column "{column.name}" of type {column.type_name}'
     numbers = read_numbers(values)
     if numbers is None:
         raise SchemaMismatchError(
             "a column with infinite values, or what is no number, cannot be coarsened",
-            detail=detail,
+            detail=_describe(column),
             hint="publish a view that has NULL in place of them",
         )
     if np.isnan(numbers).all():
         return None
     table = temporary_table(session, "bins")
-    try:
-        with session.savepoint():
-            codes = _write_bins(values, described, table)
-    except DatabaseError as error:
-        if not error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
-            raise
-        raise SchemaMismatchError(
-            "a bin would end beyond all values of the column's type",
-            detail=detail,
-            hint="give the source a view without such values, or round to a smaller unit",
-        ) from None
+    with _within_type(session, column, "a bin", "round to a smaller unit"):
+        codes = _write_bins(values, described, table)
     low, high = (column.number_of_end(end) for end in ("low", "high"))
     ends = fetch_one(
         session,
@@ -192,6 +182,30 @@ def read_bins(values: DistinctValues, described: Mapping[str, Any]) -> Bins | No
     )
     lows, highs = np.frombuffer(ends["ends"], dtype=">f8").reshape(-1, 2).T.astype(np.float64)
     return Bins(session, table, codes, lows, np.maximum(lows, highs))
+
+
+_OUT_OF_RANGE: Final = ("22003", "22008")
+"""The SQLSTATEs of numbers, and of dates and times, that their types do not have."""
+
+
+@contextmanager
+def _within_type(session: Session, column: ColumnType, what: str, way_out: str) -> Iterator[None]:
+    """Refuse values of a column that are so large that what the block writes ends beyond them."""
+    try:
+        with session.savepoint():
+            yield
+    except DatabaseError as error:
+        if error.sqlstate not in _OUT_OF_RANGE:
+            raise
+        raise SchemaMismatchError(
+            f"{what} would end beyond all values of the column's type",
+            detail=_describe(column),
+            hint=f"give the source a view without such values, or {way_out}",
+        ) from None
+
+
+def _describe(column: ColumnType) -> str:
+    return f'column "{column.name}" of type {column.type_name}'
 
 
 def _write_bins(values: DistinctValues, described: Mapping[str, Any], table: str) -> CodeArray:
@@ -588,7 +602,8 @@ def _write_ranges(session: Session, part: str, column: GeneralizedColumn, cells:
     first, last = (f"{end}::{element}" for end in (f"l.{ends[0]}", f"u.{ends[1]}"))
     if column.bins is None:
         first, last = column.bound("l.value"), column.bound("u.value")
-    with roomy(session):
+    way_out = "give the column a top, from which on values are not told apart"
+    with roomy(session), _within_type(session, column.values.column, "a range", way_out):
         session.fetch(
             f"CREATE TEMPORARY TABLE {part} ON COMMIT DROP AS SELECT c.i AS number,"
             f" CASE c.{lower} WHEN {_NULL} THEN NULL WHEN {_ANYTHING} THEN '(,)'::{kind}"
