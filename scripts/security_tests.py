@@ -7,6 +7,7 @@ numbers. Files are read, not imported, so that no test has to run.
 from __future__ import annotations
 
 import ast
+import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -73,6 +74,7 @@ def _listed(tests: Iterable[Marked]) -> str:
     return "".join(f"* `{path}`: {', '.join(names)}\n" for path, names in of_module.items())
 
 
+@functools.cache
 def marked_tests(folder: Path) -> list[Marked]:
     """Find the tests that have a mark, by path and place.
 
@@ -103,7 +105,11 @@ def marked_tests(folder: Path) -> list[Marked]:
 
 
 def _is_mark(node: ast.AST) -> bool:
-    return isinstance(node, ast.Attribute) and ast.unparse(node) == "pytest.mark.pitfall"
+    return (
+        isinstance(node, ast.Attribute)
+        and node.attr == "pitfall"
+        and ast.unparse(node) == "pytest.mark.pitfall"
+    )
 
 
 def _numbers(mark: ast.Call, name: str) -> list[int]:

@@ -93,44 +93,49 @@ def exists(test: str) -> bool:
     path, _, name = test.partition("::")
     if not (TESTS / path).is_file():
         return False
-    return not name or name in names_of(TESTS / path)
+    return not name or name in _names_of(TESTS / path).functions
 
 
 def is_short(test: str) -> bool:
     """Tell whether `make test` runs a test, or at least one of a module."""
     path, _, name = test.partition("::")
-    short = _short_names_of(TESTS / path)
+    short = _names_of(TESTS / path).short
     return name in short if name else bool(short)
 
 
-@functools.cache
-def _short_names_of(path: Path) -> set[str]:
-    """Name the tests of a module that have no mark `long`, nor their class or module."""
+class _Names(NamedTuple):
+    """Of the functions of a module, and of the tests in it that `make test` runs."""
 
+    functions: set[str]
+    short: set[str]
+
+
+@functools.cache
+def _names_of(path: Path) -> _Names:
     def short(body: list[ast.stmt]) -> Iterator[str]:
+        """Name the tests that have no mark `long`, nor their class or module."""
         for node in body:
-            if ast.unparse(node) == "pytestmark = pytest.mark.long":
+            if isinstance(node, ast.Assign) and _is_long(node.value):
                 return
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                if any(ast.unparse(mark)[-9:] == "mark.long" for mark in node.decorator_list):
+                if any(map(_is_long, node.decorator_list)):
                     continue
                 if isinstance(node, ast.ClassDef):
                     yield from short(node.body)
                 elif node.name.startswith("test_") and not _needs_spark(path, node):
                     yield node.name
 
-    return set(short(ast.parse(path.read_text(encoding="utf-8")).body))
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    return _Names(functions, set(short(tree.body)))
+
+
+def _is_long(mark: ast.expr) -> bool:
+    return isinstance(mark, ast.Attribute) and ast.unparse(mark) == "pytest.mark.long"
 
 
 def _needs_spark(path: Path, test: ast.FunctionDef) -> bool:
     return path.parent.name == "spark" and "spark" in {arg.arg for arg in test.args.args}
-
-
-@functools.cache
-def names_of(path: Path) -> set[str]:
-    """Name the functions of a module."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
 def _of_guarantees() -> Iterator[Promise]:
@@ -147,7 +152,7 @@ def _of_pages() -> Iterator[Promise]:
     modules = {
         name: path.relative_to(TESTS).as_posix()
         for path in sorted(TESTS.rglob("test_*.py"))
-        for name in names_of(path)
+        for name in _names_of(path).functions
         if name.startswith("test_")
     }
     files = {path.name: path.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py")}

@@ -65,14 +65,14 @@ FOR_EVERYBODY = {
 
 
 def test_generated_files_are_current() -> None:
-    generate = runpy.run_path(str(ROOT / "scripts" / "generate.py"))
+    generated = runpy.run_path(str(ROOT / "scripts" / "generate.py"))["generated"](ROOT)
     stale = [
         str(path.relative_to(ROOT))
-        for path, text in generate["generated"](ROOT).items()
+        for path, text in generated.items()
         if not path.exists() or path.read_text(encoding="utf-8") != text
     ]
     assert stale == [], "run `make generate`"
-    written = {path for path in generate["generated"](ROOT) if path.suffix == ".sql"}
+    written = {path for path in generated if path.suffix == ".sql"}
     assert set((ROOT / "sql").glob("30_*.sql")) == written
 
 
