@@ -28,7 +28,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVa
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, WordArray, hash_numbers
+from kanon_db.algorithms.ground.arrays import (
+    AnyIntArray,
+    CodeArray,
+    FloatArray,
+    IntArray,
+    WordArray,
+    hash_numbers,
+)
 from kanon_db.catalog.names import free_column_name
 from kanon_db.errors import VerificationError
 from kanon_db.publications.relations import StagedRelations
@@ -69,11 +76,91 @@ class Run(NamedTuple):
         shape = self.bucket_size, self.n_buckets, *in_chunk.shape[1:]
         return in_chunk[self.first : end].reshape(shape)
 
+    def among_all(self, in_slots: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """View what the run has of an array of the slots of all chunks, shaped as by `slots`."""
+        own = in_slots[self.place :]
+        shape = self.bucket_size, self.n_buckets, *own.shape[1:]
+        if self.n_buckets == self.step:
+            return own[: self.bucket_size * self.n_buckets].reshape(shape)
+        strides = self.step * own.strides[0], *own.strides
+        return np.lib.stride_tricks.as_strided(own, shape, strides)
+
     def some(self, width: int) -> Iterator[slice]:
         """Yield some of the buckets at a time, each of which has `width` bytes."""
         at_once = max(1, BYTES_AT_ONCE // width)
         for first in range(0, self.n_buckets, at_once):
             yield slice(first, first + at_once)
+
+
+class Sizes(NamedTuple):
+    """The sizes of some buckets: those that there are, ascending, and which one each has."""
+
+    distinct: IntArray
+    which: IntArray | None = None  # None where all have the only one
+
+    @property
+    def largest(self) -> int:
+        """The greatest of them."""
+        return int(self.distinct[-1])
+
+    def look_up(self, of_sizes: AnyIntArray) -> Any:
+        """Give each bucket what its size has; where there is one size, a number for all."""
+        return of_sizes[0] if self.which is None else of_sizes[self.which]
+
+    def of(self, buckets: IntArray | slice) -> Any:
+        """Return the sizes of some buckets; where there is one size, a number for all."""
+        return self.largest if self.which is None else self.distinct[self.which[buckets]]
+
+    def among(self, mask: npt.NDArray[np.bool_]) -> Any:
+        """Return :meth:`of` the buckets of what is marked, shape (n_lines, n_buckets)."""
+        return self.largest if self.which is None else self.of(np.nonzero(mask)[1])
+
+    def part(self, here: slice) -> Sizes:
+        """Return those of some buckets in a row."""
+        return self if self.which is None else self._replace(which=self.which[here])
+
+    def sums(self, of_buckets: npt.NDArray[Any]) -> FloatArray:
+        """Add up what the buckets of each size have."""
+        if self.which is None:
+            return np.array([of_buckets.sum(dtype=np.float64)])
+        return np.bincount(self.which, of_buckets, self.distinct.size).astype(np.float64)
+
+
+class Block(NamedTuple):
+    """Some buckets of a chunk: a part of one run, or several runs, padded to the largest size."""
+
+    runs: Sequence[Run]
+    here: slice  # Which buckets of the only run; all of several
+
+    @property
+    def n_buckets(self) -> int:
+        """How many they are."""
+        return sum(len(range(*self.here.indices(run.n_buckets))) for run in self.runs)
+
+    @property
+    def sizes(self) -> Sizes:
+        """The size of each."""
+        distinct = np.array([run.bucket_size for run in self.runs])
+        if distinct.size == 1:
+            return Sizes(distinct)
+        n_buckets = [run.n_buckets for run in self.runs]
+        return Sizes(distinct, np.repeat(np.arange(distinct.size), n_buckets))
+
+    def slots(self, in_chunk: npt.NDArray[Any], lacking: Any = None) -> npt.NDArray[Any]:
+        """Take what they have of an array of the chunk's slots, shape (largest size, n_buckets).
+
+        Slots that a bucket does not have are as its first one, or `lacking`.
+        """
+        if len(self.runs) == 1:
+            return self.runs[0].slots(in_chunk)[:, self.here]
+        padded = np.empty((self.runs[-1].bucket_size, self.n_buckets), in_chunk.dtype)
+        first = 0
+        for run in self.runs:
+            own, there = run.slots(in_chunk), slice(first, first + run.n_buckets)
+            padded[: run.bucket_size, there] = own
+            padded[run.bucket_size :, there] = own[0] if lacking is None else lacking
+            first += run.n_buckets
+        return padded
 
 
 class Chunk(NamedTuple):
@@ -86,21 +173,33 @@ class Chunk(NamedTuple):
 
     def cut(self, in_slots: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Take what this chunk has of an array with an element for each slot of all buckets."""
-        return np.concatenate(
-            [
-                in_slots[start : start + run.n_buckets]
-                for run in self.runs
-                for start in range(run.place, run.place + run.bucket_size * run.step, run.step)
-            ]
-        )
+        own = np.empty((self.n_records, *in_slots.shape[1:]), in_slots.dtype)
+        for run in self.runs:
+            run.slots(own)[...] = run.among_all(in_slots)
+        return own
 
     def put(self, in_slots: npt.NDArray[Any], own: npt.NDArray[Any]) -> None:
         """Put what :meth:`cut` would take into an array with an element for each slot."""
-        first = 0
         for run in self.runs:
-            for start in range(run.place, run.place + run.bucket_size * run.step, run.step):
-                in_slots[start : start + run.n_buckets] = own[first : first + run.n_buckets]
-                first += run.n_buckets
+            run.among_all(in_slots)[...] = run.slots(own)
+
+    def blocks(self, width: Callable[[int], int]) -> Iterator[Block]:
+        """Yield some of the buckets at a time; `width`: bytes of one that is padded to a size."""
+        # Buckets of one size are not copied. Where few have a size, what an operation of numpy
+        # takes to begin is more than what it takes to go over slots that are not there.
+        runs: list[Run] = []
+        for run in self.runs:
+            own = width(run.bucket_size)
+            n_buckets = run.n_buckets + sum(one.n_buckets for one in runs)
+            if runs and n_buckets * own > BYTES_AT_ONCE:
+                yield Block(runs, slice(None))
+                runs = []
+            if run.n_buckets * own > BYTES_AT_ONCE:
+                yield from (Block([run], here) for here in run.some(own))
+            else:
+                runs.append(run)
+        if runs:
+            yield Block(runs, slice(None))
 
 
 def chunks_of_buckets(setting: Iterable[tuple[int, int]], most: int) -> list[Chunk]:

@@ -17,7 +17,7 @@ from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Order, Query, Rounded, refusal
 
 if TYPE_CHECKING:
-    from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray
+    from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
 
 
 LIKELY: Final = 2.5
@@ -650,7 +650,7 @@ def limit_sums(
 
 
 def weigh_draws(
-    size: int, weighed: Weighed, matches: AnyIntArray
+    size: int | IntArray, weighed: Weighed, matches: AnyIntArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return what a sum, or an average, takes of buckets in which records and values meet.
 
@@ -665,7 +665,7 @@ def weigh_draws(
     q, x, low, high = weighed.n, weighed.x, weighed.least, weighed.most
     s = matches.astype(np.float64)
     lo, hi = np.maximum(q + s - size, 0), np.minimum(q, s)
-    rest = (s - s * s / size) / max(size - 1, 1)
+    rest = (s - s * s / size) / np.maximum(size - 1, 1)
     lower, upper = limit_sums(weighed, (lo, hi), np.minimum, np.maximum)
     variances = ((weighed.squares - x * x / size) * rest, (q - q * q / size) * rest)
     covariance = (x - x * q / size) * rest

@@ -25,6 +25,7 @@ from kanon_db.answers.buckets.slots import (
     Outcomes,
     Slots,
     ValueOutcomes,
+    along,
     combine_codes,
     guard,
     leaves_of,
@@ -267,7 +268,7 @@ class BucketEvidence:
         tables, every = self._layout.tables, Grouping(self._keys).n_combinations
         if plan.shape == "pairs" and every > LARGEST // tables.n_buckets:
             raise self._opened.limits.too_many()
-        if records.n * values.n > LARGEST // (tables.sizes[-1] + 1) ** 2:
+        if records.n * values.n > LARGEST // sum((size + 1) ** 2 for size in tables.sizes):
             raise self._opened.limits.too_many()
         return records, values
 
@@ -298,8 +299,8 @@ class BucketEvidence:
                 is_summed = plan.summed is not None and plan.has_number_on(0)
                 weights = self._opened.weights(attribute, needed, n_of_records, is_summed=is_summed)
         return BucketTotals(
-            Tally(n_groups), SumsByGroup(n_kinds(plan)), Margins(n_groups, side_of_numbers(plan)),
-            weights, ranked,
+            Tally(n_groups, np.array(self._layout.tables.sizes)), SumsByGroup(n_kinds(plan)),
+            Margins(n_groups, side_of_numbers(plan)), weights, ranked,
         )  # fmt: skip
 
     def _attribute_of_weights(self, plan: Plan) -> str | None:
@@ -593,11 +594,10 @@ class Occurring:
         if len({column.side for column in self.columns}) < 2:
             yield combine_codes([slots.codes(column.name) for column in self.columns], sizes)
             return
-        for run in slots.chunk.runs:
-            for here in run.some(run.bucket_size**2):
-                slots.heartbeat()
-                codes = [slots.along(slots.codes(c.name), run, here, c.side) for c in self.columns]
-                yield combine_codes(codes, sizes)
+        for block in slots.chunk.blocks(lambda size: size * size):
+            slots.heartbeat()
+            codes = [along(block.slots(slots.codes(c.name)), c.side) for c in self.columns]
+            yield combine_codes(codes, sizes)
 
 
 @dataclass(eq=False)

@@ -1,7 +1,7 @@
 """Counts and sums the pairs of a record and a value of its bucket that match a condition.
 
-Which pairs match is an array of bytes, shape (size, size, n_buckets): records, values and buckets
-of one size, some at a time. A record, or a value, that matches is a line of the other side's.
+Which pairs match is an array of bytes, shape (size, size, n_buckets): records, values and some
+buckets, padded to the largest. A record, or a value, that matches is a line of the other side's.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from kanon_db.answers.buckets.slots import (
     Mask,
     Outcomes,
     Slots,
+    along,
     combine_codes,
     combine_truths,
     is_tried_whole,
 )
 from kanon_db.answers.plan import Plan
 from kanon_db.publications.buckets.tallies import count_type, find_places, sum_slots
-from kanon_db.publications.codes import BYTES_AT_ONCE, Run
+from kanon_db.publications.codes import BYTES_AT_ONCE, Block, Sizes, StoredColumn
 from kanon_db.query import expressions as ex
-from kanon_db.query.layout import Side
 from kanon_db.transfer.tries import TRUE
 
 
@@ -40,15 +40,16 @@ class Matches(NamedTuple):
     bucket: IntArray
     group: IntArray
     x: FloatArray  # What is summed; empty where nothing is
+    sizes: Sizes  # Of the buckets
 
 
 class PairSlots:
-    """The pairs of slots of some buckets of one size."""
+    """The pairs of slots of some buckets."""
 
-    def __init__(self, slots: Slots, plan: Plan, run: Run, here: slice) -> None:
-        self._slots, self._plan, self._run, self._here = slots, plan, run, here
-        self.size = run.bucket_size
-        self.n_buckets = len(range(*here.indices(run.n_buckets)))
+    def __init__(self, slots: Slots, plan: Plan, block: Block) -> None:
+        self._slots, self._plan, self._block = slots, plan, block
+        self.sizes, self.n_buckets = block.sizes, block.n_buckets
+        self._codes: dict[str, AnyIntArray] = {}
 
     def where(self, condition: ex.Expression | None, wanted: int = TRUE) -> Mask:
         """Mark the pairs for which a condition is true, or false."""
@@ -56,7 +57,7 @@ class PairSlots:
             return np.full((1, 1, 1), int(wanted == TRUE), np.uint8)
         side = self._plan.side(condition)
         if side is not None:
-            return self._along(self._slots.where(condition, wanted), side)
+            return along(self._block.slots(self._slots.where(condition, wanted)), side)  # type: ignore[no-any-return]
         if is_tried_whole(condition):
             outcomes = self._slots.outcomes.truth(condition)
             return self.look_up(outcomes, (outcomes.answers == wanted).astype(np.uint8))
@@ -64,15 +65,22 @@ class PairSlots:
 
     def matching(self) -> Mask:
         """Mark the pairs that meet all conditions of the plan."""
-        plan, shape = self._plan, (self.size, self.size, self.n_buckets)
+        plan, size = self._plan, self.sizes.largest
         conditions = {plan.records, plan.values, *plan.pairs}
-        hits = map(self.where, conditions - {None} or [None])
-        return np.broadcast_to(reduce(and_, hits), shape)
+        hits = [*map(self.where, conditions - {None} or [None]), *self._are_there()]
+        return np.broadcast_to(reduce(and_, hits), (size, size, self.n_buckets))
+
+    def _are_there(self) -> list[Mask]:
+        """Mark the pairs of slots that a bucket has, if others have more."""
+        if self.sizes.which is None:
+            return []
+        is_there = np.arange(self.sizes.largest)[:, np.newaxis] < self.sizes.of(slice(None))
+        return [along(is_there.view(np.uint8), 0), along(is_there.view(np.uint8), 1)]
 
     def look_up(self, outcomes: Outcomes, table: NDArray[Any]) -> NDArray[Any]:
         """Give each pair its element of a table of what was tried."""
         columns = [self._slots.outcomes.columns[name] for name in outcomes.columns]
-        codes = [self._along(self._slots.codes(c.name), c.side) for c in columns]
+        codes = [self._codes_of(c) for c in columns]
         number = combine_codes(codes, [c.n_values for c in columns])
         return outcomes._replace(answers=table).of(number)  # type: ignore[no-any-return]
 
@@ -83,10 +91,10 @@ class PairSlots:
 
         `keys`: what makes their groups.
         """
-        n_groups = prod(len(key.texts) for key in keys)
-        of_bucket = hits.sum(axis=(0, 1), dtype=count_type(self.size**2)).astype(np.int64)
+        n_groups, size = prod(len(key.texts) for key in keys), self.sizes.largest
+        of_bucket = hits.sum(axis=(0, 1), dtype=count_type(size**2)).astype(np.int64)
         # Each group of a bucket has a number for each slot.
-        n_bytes = 8 * np.cumsum(of_bucket + self.size * np.minimum(of_bucket, n_groups))
+        n_bytes = 8 * np.cumsum(of_bucket + size * np.minimum(of_bucket, n_groups))
         ends = np.searchsorted(n_bytes, np.arange(BYTES_AT_ONCE, n_bytes[-1], BYTES_AT_ONCE))
         for first, end in zip([0, *ends], [*ends, self.n_buckets], strict=True):
             some = hits[..., first:end]
@@ -99,10 +107,14 @@ class PairSlots:
             x = np.zeros(0) if summed is None else self._at(summed, places)
             has = slice(None) if summed is None else ~np.isnan(x)
             if group[has].size:
-                yield Matches(record[has], value[has], bucket[has], group[has], x[has])
+                sizes = self.sizes.part(slice(first, end))
+                yield Matches(record[has], value[has], bucket[has], group[has], x[has], sizes)
 
-    def _along(self, in_slots: NDArray[Any], side: Side) -> NDArray[Any]:
-        return self._slots.along(in_slots, self._run, self._here, side)  # type: ignore[no-any-return]
+    def _codes_of(self, column: StoredColumn) -> AnyIntArray:
+        if column.name not in self._codes:
+            own = self._block.slots(self._slots.codes(column.name))
+            self._codes[column.name] = along(own, column.side)
+        return self._codes[column.name]
 
     def _at(self, outcomes: Outcomes, places: tuple[IntArray, IntArray, IntArray]) -> NDArray[Any]:
         """Return what was tried for some pairs."""
@@ -110,21 +122,24 @@ class PairSlots:
         codes: list[AnyIntArray] = []
         columns = [self._slots.outcomes.columns[name] for name in outcomes.columns]
         for column in columns:
-            own = self._along(self._slots.codes(column.name), column.side)
+            own = self._codes_of(column)
             codes.append(own[0, value, bucket] if column.side else own[record, 0, bucket])
         if not columns:
             return np.full(record.size, outcomes.answers.ravel()[0])
         return outcomes.of(combine_codes(codes, [c.n_values for c in columns]))  # type: ignore[no-any-return]
 
 
-def count_lines(of_records: AnyIntArray, of_values: AnyIntArray, size: int) -> FloatArray:
+def count_lines(
+    of_records: AnyIntArray, of_values: AnyIntArray, size: int | IntArray
+) -> FloatArray:
     """Count what lines of buckets allow.
 
     Parameters
     ----------
     of_records, of_values : ndarray of unsigned integers, shape (size, n_buckets)
         With how many values each record matches, and with how many records each value.
-    size : int
+    size : int, or ndarray of int64, shape (n_buckets,)
+        That of all buckets, or of each; slots beyond it match nothing.
 
     Returns
     -------
@@ -142,28 +157,28 @@ def count_lines(of_records: AnyIntArray, of_values: AnyIntArray, size: int) -> F
     return np.stack([pairs / size, variance, least, most])
 
 
-def count_all(hits: Mask) -> FloatArray:
+def count_all(hits: Mask, sizes: Sizes) -> FloatArray:
     """Count the pairs of all buckets together; see :func:`count_lines`."""
-    size = len(hits)
-    of_records, of_values = (hits.sum(axis=axis, dtype=count_type(size)) for axis in (1, 0))
-    pairs, squares, least, most = _count_pairs(of_records, of_values, size)
-    t = pairs.sum()
-    variance = _spread(t, squares.sum(), np.square(pairs).sum(), size)
-    return np.array([t / size, variance, least.sum(), most.sum()])
+    of_records, of_values = (hits.sum(axis=axis, dtype=count_type(len(hits))) for axis in (1, 0))
+    pairs, squares, least, most = _count_pairs(of_records, of_values, sizes.of(slice(None)))
+    t, size = sizes.sums(pairs), sizes.distinct
+    variance = _spread(t, sizes.sums(squares), sizes.sums(np.square(pairs)), size)
+    return np.array([(t / size).sum(), variance.sum(), least.sum(), most.sum()])
 
 
 def _count_pairs(
-    of_records: AnyIntArray, of_values: AnyIntArray, size: int
+    of_records: AnyIntArray, of_values: AnyIntArray, size: int | IntArray
 ) -> tuple[FloatArray, FloatArray, AnyIntArray, AnyIntArray]:
     """Return the pairs of each bucket, the sum of the squares of its lines, and both bounds."""
+    n: AnyIntArray = np.asarray(size, of_records.dtype)  # or comparisons would be of more bytes
     q, s = of_records > 0, of_values > 0
     q_any, s_any = sum_slots(q), sum_slots(s)
-    q_full, s_full = (sum_slots(of == size) for of in (of_records, of_values))
+    q_full, s_full = (sum_slots(of == n) for of in (of_records, of_values))
     q_all, s_all = sum_slots((of_records == s_any) & q), sum_slots((of_values == q_any) & s)
     q_rest, s_rest = sum_slots(of_records > s_full), sum_slots(of_values > q_full)
-    kind = np.min_scalar_type(-2 * size - 1)
-    q_any, s_any, q_full, s_full = (n.astype(kind) for n in (q_any, s_any, q_full, s_full))
-    least = np.maximum(np.maximum(q_full, s_full), np.maximum(q_any + s_all, q_all + s_any) - size)
+    kind = np.min_scalar_type(-2 * len(of_records) - 1)
+    q_any, s_any, q_full, s_full, n = (of.astype(kind) for of in (q_any, s_any, q_full, s_full, n))
+    least = np.maximum(np.maximum(q_full, s_full), np.maximum(q_any + s_all, q_all + s_any) - n)
     most = np.minimum(np.minimum(q_any, s_any), np.minimum(q_full + s_rest, s_full + q_rest))
     pairs = of_records.sum(axis=0, dtype=np.uint32).astype(np.float64)
     return pairs, _sum_squares(of_records) + _sum_squares(of_values), least, most
@@ -172,11 +187,12 @@ def _count_pairs(
 class _GroupLines:
     """The lines of each group and bucket that have a pair."""
 
-    def __init__(self, matches: Matches, size: int) -> None:
+    def __init__(self, matches: Matches) -> None:
         n_buckets = int(matches.bucket.max(initial=0)) + 1
         number, self.place = find_places(matches.group * n_buckets + matches.bucket)
-        self.group = number // n_buckets
-        self._size = size
+        self.group, bucket = np.divmod(number, n_buckets)
+        self.sizes = matches.sizes.of(bucket)
+        self._size = matches.sizes.largest
         self.lines = [slot * number.size + self.place for slot in (matches.record, matches.value)]
 
     def count(self, line: IntArray) -> AnyIntArray:
@@ -199,16 +215,16 @@ class _GroupLines:
         return least.reshape(shape), most.reshape(shape)
 
 
-def count_groups(matches: Matches, size: int) -> tuple[IntArray, FloatArray]:
+def count_groups(matches: Matches) -> tuple[IntArray, FloatArray]:
     """Count the pairs of each group and bucket: the groups, and :func:`count_lines` of each."""
-    lines = _GroupLines(matches, size)
+    lines = _GroupLines(matches)
     of_records, of_values = map(lines.count, lines.lines)
-    return lines.group, count_lines(of_records, of_values, size)
+    return lines.group, count_lines(of_records, of_values, lines.sizes)
 
 
-def rank_groups(matches: Matches, size: int, n_ranks: int) -> Iterator[tuple[IntArray, FloatArray]]:
+def rank_groups(matches: Matches, n_ranks: int) -> Iterator[tuple[IntArray, FloatArray]]:
     """Yield groups times the number of ranks, plus a rank, and how counts change there: (8, n)."""
-    lines, x = _GroupLines(matches, size), matches.x.astype(np.int64)
+    lines, x = _GroupLines(matches), matches.x.astype(np.int64)
     # The ranks of each place, ascending, have numbers from 0 on: those of all places are taken at
     # once.
     distinct, at = np.unique(lines.place * n_ranks + x, return_inverse=True)
@@ -217,24 +233,26 @@ def rank_groups(matches: Matches, size: int, n_ranks: int) -> Iterator[tuple[Int
     order = np.argsort(step[at], kind="stable")
     ends = np.searchsorted(step[at][order], np.arange(1, step.max(initial=-1) + 2))
 
-    def count(of_lines: AnyIntArray) -> FloatArray:
+    sizes = np.broadcast_to(lines.sizes, lines.group.shape)
+
+    def count(of_lines: AnyIntArray, size: IntArray) -> FloatArray:
         of_records, of_values = of_lines
         return count_lines(of_records, of_values, size)
 
     every = np.stack([lines.count(line) for line in lines.lines])
     upto = np.zeros_like(every)
-    before, after = count(upto), count(every)
+    before, after = count(upto, sizes), count(every, sizes)
     for number, own in enumerate(np.split(order, ends[:-1])):
         upto += np.stack([lines.count(line[own]) for line in lines.lines])
         here = np.flatnonzero(step == number)
         places = place[here]
-        now, rest = count(upto[..., places]), count((every - upto)[..., places])
+        now, rest = (count(one[..., places], sizes[places]) for one in (upto, every - upto))
         parts = np.concatenate([now - before[:, places], after[:, places] - rest])
         yield lines.group[places] * n_ranks + rank[here], parts
         before[:, places], after[:, places] = now, rest
 
 
-def sum_groups(matches: Matches, size: int) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+def sum_groups(matches: Matches) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
     """Sum what the pairs of each group and bucket have.
 
     Returns the groups, the nine totals of :func:`~kanon_db.query.formulas.summed`, and the extreme
@@ -242,7 +260,8 @@ def sum_groups(matches: Matches, size: int) -> tuple[IntArray, FloatArray, Float
     """
     # A bound of a bucket's sum is what each record can add at most, or what each value can; the
     # tighter one is taken.
-    lines, x = _GroupLines(matches, size), matches.x
+    lines, x = _GroupLines(matches), matches.x
+    size = lines.sizes
     sums: list[list[FloatArray]] = []
     for line in lines.lines:
         tx, txx = lines.sum(line, x), lines.sum(line, x * x)
@@ -279,7 +298,9 @@ def _sum_squares(of_lines: AnyIntArray) -> FloatArray:
     return squares
 
 
-def _spread(pairs: Any, of_lines: Any, product: Any, size: int) -> FloatArray:
+def _spread(pairs: Any, of_lines: Any, product: Any, size: Any) -> FloatArray:
     """Return a variance, or the covariance, over random matchings."""
-    variance: FloatArray = pairs - of_lines / size + product / (size * size)
-    return variance / max(size - 1, 1)
+    variance: FloatArray = (pairs - of_lines / size + product / (size * size)) / np.maximum(
+        size - 1, 1
+    )
+    return variance

@@ -99,7 +99,7 @@ class BucketCounter:
         slots = Slots(self.outcomes, chunk, codes, heartbeat)
         totals = [
             BucketTotals(
-                Tally(one.tally.n_groups), SumsByGroup(n_kinds(plan)),
+                one.tally.begin(), SumsByGroup(n_kinds(plan)),
                 Margins(one.tally.n_groups, side_of_numbers(plan)),
                 None if one.records is None else one.records.begin(),
                 None if one.ranked is None else one.ranked.begin(),
@@ -164,11 +164,14 @@ class BucketCounter:
             elif of_records is None:
                 of_records = 1 - masks[0]
             records.put(slots, of_records, None)
-        arrays = place, masks[other], groups[other]
-        for size, own, mask, other_group in slots.runs(
+        none = self.groupings[side].n * ranked.n_ranks
+        arrays = (place, none), (masks[other], 0), (groups[other], n_others)
+        ranked.n_records += slots.n
+        ranked.n_buckets += sum(run.n_buckets for run in slots.chunk.runs)
+        for sizes, own, mask, other_group in slots.blocks(
             lambda size: size * self._n_lines(other, size), *arrays
         ):
-            ranked.add(size, own, GroupCounts.of_side(mask, other_group, n_others))
+            ranked.add(sizes, own, GroupCounts.of_side(mask, other_group, n_others))
 
     def _n_lines(self, side: Side, size: int) -> int:
         """Return how many groups of a side a bucket may have."""
@@ -216,14 +219,15 @@ class BucketCounter:
     ) -> None:
         """Count the buckets that are alike."""
         records, values = self.groupings
-        for size, in_records, in_values, of_records, of_values in slots.runs(
-            lambda size: self._n_lines(0, size) * self._n_lines(1, size), *masks, *groups
-        ):
+        for sizes, in_records, in_values, of_records, of_values in slots.blocks(
+            lambda size: self._n_lines(0, size) * self._n_lines(1, size),
+            *((mask, 0) for mask in masks), (groups[0], records.n), (groups[1], values.n),
+        ):  # fmt: skip
             own = GroupCounts.of_side(in_records, of_records, records.n)
             beside = GroupCounts.of_side(in_values, of_values, values.n)
-            totals.margins.records.add_counts(size, own)
-            totals.margins.values.add_counts(size, beside)
-            totals.tally.add(size, own, beside)
+            totals.margins.records.add_counts(sizes, own)
+            totals.margins.values.add_counts(sizes, beside)
+            totals.tally.add(sizes, own, beside)
 
     def _sum(
         self,
@@ -237,14 +241,16 @@ class BucketCounter:
         """Add up what the draws from the buckets give; `x` is NaN where it is not chosen."""
         other: Side = 0 if side else 1
         n_groups, n_others = self.groupings[side].n, self.groupings[other].n
-        arrays = x, groups[side], masks[other], groups[other]
+        arrays = (
+            (x, np.nan), (groups[side], n_groups), (masks[other], 0), (groups[other], n_others),
+        )  # fmt: skip
         margins = totals.margins
         of_sides = margins.records, margins.values
 
         def n_lines(size: int) -> int:
             return self._n_lines(other, size) * (1 if groups[side] is None else size)
 
-        for size, own_x, own_group, mask, other_group in slots.runs(n_lines, *arrays):
+        for sizes, own_x, own_group, mask, other_group in slots.blocks(n_lines, *arrays):
             if own_group is None:
                 of_buckets = weigh_slots(own_x)
                 bucket = np.flatnonzero(of_buckets.n)
@@ -253,16 +259,17 @@ class BucketCounter:
             else:
                 group, bucket, weighed = weigh_groups(own_x, own_group, n_groups)
             beside = GroupCounts.of_side(mask, other_group, n_others)
-            of_sides[side].add(size, group, weighed.n, weighed.x, weighed.squares)
-            of_sides[other].add(size, beside.group[beside.is_first], beside.n[beside.is_first])
+            is_first = beside.is_first
+            of_sides[side].add(sizes.of(bucket), group, weighed.n, weighed.x, weighed.squares)
+            of_sides[other].add(sizes.among(is_first), beside.group[is_first], beside.n[is_first])
             # Each line of this side meets those of the other one in its bucket.
-            own, line = np.nonzero(beside.is_first.T[bucket])
+            own, line = np.nonzero(is_first.T[bucket])
             at = bucket[own], line
             met, n = (part.T[at].astype(np.int64) for part in (beside.group, beside.n))
             n_of = (n_others, 1) if side == 0 else (1, n_groups)
             totals.sums.add(
                 group[own] * n_of[0] + met * n_of[1],
-                *weigh_draws(size, Weighed(*(part[own] for part in weighed)), n),
+                *weigh_draws(sizes.of(bucket[own]), Weighed(*(part[own] for part in weighed)), n),
             )
 
     def _add_pairs(self, plan: Plan, totals: BucketTotals, slots: Slots) -> None:
@@ -272,24 +279,22 @@ class BucketCounter:
         if ranked is not None:
             number = self.outcomes.of_operand(plan.measure).ranked()
         keys, counts = self.keys, np.zeros(4)
-        for run in slots.chunk.runs:
-            size = run.bucket_size
-            for here in run.some(size * size):
+        for block in slots.chunk.blocks(lambda size: size * size):
+            slots.heartbeat()
+            pairs = bucket_pairs.PairSlots(slots, plan, block)
+            hits = pairs.matching()
+            if not keys and number is None:
+                counts += bucket_pairs.count_all(hits, pairs.sizes)
+                continue
+            for matches in pairs.choose(hits, keys, number):
                 slots.heartbeat()
-                pairs = bucket_pairs.PairSlots(slots, plan, run, here)
-                hits = pairs.matching()
-                if not keys and number is None:
-                    counts += bucket_pairs.count_all(hits)
-                    continue
-                for matches in pairs.choose(hits, keys, number):
-                    slots.heartbeat()
-                    if ranked is not None:
-                        for group, parts in bucket_pairs.rank_groups(matches, size, ranked.n_ranks):
-                            ranked.pairs.add(group, parts)
-                            slots.heartbeat()
-                    elif number is None:
-                        sums.add(*bucket_pairs.count_groups(matches, size))
-                    else:
-                        sums.add(*bucket_pairs.sum_groups(matches, size))
+                if ranked is not None:
+                    for group, parts in bucket_pairs.rank_groups(matches, ranked.n_ranks):
+                        ranked.pairs.add(group, parts)
+                        slots.heartbeat()
+                elif number is None:
+                    sums.add(*bucket_pairs.count_groups(matches))
+                else:
+                    sums.add(*bucket_pairs.sum_groups(matches))
         if not keys and number is None:
             sums.add(np.zeros(1, np.int64), counts[:, np.newaxis])

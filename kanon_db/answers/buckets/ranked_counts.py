@@ -22,6 +22,7 @@ from kanon_db.publications.buckets.tallies import (
     SumsByGroup,
     count_draws,
 )
+from kanon_db.publications.codes import Sizes
 from kanon_db.query.formulas import Estimated
 from kanon_db.query.layout import Side
 
@@ -88,23 +89,24 @@ class RankedSums:
         both.other = self.other + more.other
         return both
 
-    def add(self, size: int, place: AnyIntArray, beside: GroupCounts) -> None:
+    def add(self, sizes: Sizes, place: AnyIntArray, beside: GroupCounts) -> None:
         """Add buckets, given the place of each slot, and the groups of the other side.
 
         A place is a group times the number of ranks, and a rank.
         """
         lines = _Lines.of(place, self.n_ranks, self.n_groups[self.side] * self.n_ranks)
-        self.n_buckets += place.shape[1]
-        self.n_records += place.size
+        size = sizes.of(lines.bucket)
         after, since = lines.every - lines.upto, lines.every - lines.before
         squares = (lines.upto**2 - lines.before**2) / size, (since**2 - after**2) / size
         self.own.add(lines.place, np.stack([lines.upto - lines.before, *squares]))
-        self.other.add(size, beside.group[beside.is_first], beside.n[beside.is_first])
-        other, line = np.nonzero(beside.is_first[:, lines.bucket])
+        is_first = beside.is_first
+        self.other.add(sizes.among(is_first), beside.group[is_first], beside.n[is_first])
+        other, line = np.nonzero(is_first[:, lines.bucket])
         bucket = lines.bucket[line]
         s = beside.n[other, bucket].astype(np.float64)
         upto, before, after, since = (
-            count_draws(one[line], s, size) for one in (lines.upto, lines.before, after, since)
+            count_draws(one[line], s, sizes.of(bucket))
+            for one in (lines.upto, lines.before, after, since)
         )
         number = self._number(lines.place[line], beside.group[other, bucket])
         self.pairs.add(number, np.concatenate([upto - before, since - after]))

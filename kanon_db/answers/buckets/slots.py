@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
 from kanon_db.answers.plan import is_combination
-from kanon_db.publications.codes import Chunk, Run, StoredColumn
+from kanon_db.publications.codes import Chunk, StoredColumn
 from kanon_db.query import expressions as ex
 from kanon_db.query.layout import Side
 from kanon_db.transfer.tries import FALSE, TRUE
@@ -143,6 +143,11 @@ def combine_codes(codes: Sequence[AnyIntArray], sizes: Sequence[int]) -> AnyIntA
     return number
 
 
+def along(in_block: Any, side: Side) -> Any:
+    """Put an array (size, n_buckets) along the axis of its side: for pairs."""
+    return in_block[np.newaxis] if side else in_block[:, np.newaxis]
+
+
 class Slots:
     """The slots of a chunk, on both sides: an array has an element for each."""
 
@@ -180,23 +185,19 @@ class Slots:
         """Return the code of a column for each slot."""
         return np.frombuffer(self._codes[name], self.outcomes.columns[name].dtype)
 
-    @staticmethod
-    def along(in_slots: Any, run: Run, here: slice, side: Side) -> Any:
-        """Put an array with an element for each slot along the axis of its side: for pairs."""
-        own = run.slots(in_slots)[:, here]
-        return own[np.newaxis] if side else own[:, np.newaxis]
+    def blocks(
+        self, n_lines: Callable[[int], int], *arrays: tuple[Any, Any]
+    ) -> Iterator[tuple[Any, ...]]:
+        """Divide arrays, each with what a slot has that is not there, some buckets at a time.
 
-    def runs(self, n_lines: Callable[[int], int], *arrays: Any) -> Iterator[tuple[Any, ...]]:
-        """Divide arrays by the sizes of buckets, some buckets at a time.
-
-        Yields each size, then arrays (size, n_buckets); `n_lines`: how many of theirs are paired.
+        Yields their sizes, then arrays (size, n_buckets); `n_lines`: how many of theirs are paired.
         """
-        for run in self.chunk.runs:
-            size = run.bucket_size
-            slots = [None if one is None else run.slots(one) for one in arrays]
-            for here in run.some(8 * max(size, n_lines(size))):
-                yield size, *(None if one is None else one[:, here] for one in slots)
-                self.heartbeat()
+        for block in self.chunk.blocks(lambda size: 8 * max(size, n_lines(size))):
+            yield (
+                block.sizes,
+                *(None if own is None else block.slots(own, lacking) for own, lacking in arrays),
+            )
+            self.heartbeat()
 
     def where(self, condition: ex.Expression | None, wanted: int = TRUE) -> Mask:
         """Mark where a condition is true, or false."""

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
+from kanon_db.publications.codes import Sizes
 from kanon_db.query.formulas import Estimated, MatchedPairs, Weighed
 from kanon_db.query.layout import Side
 
 _MOST_DENSE: Final = 1 << 18
-"""Numbers of (group, q, s) with a place of their own."""
+"""Numbers of (group, size, q, s) with a place of their own."""
+
+_FEW_KEPT: Final = 1 << 16
+"""Numbers that are kept as they come, before those that are equal are put together."""
 
 _MOST_COMPARED: Final = 128
 """Slots of a bucket that are sorted by comparing them with each other, all buckets at once."""
@@ -37,7 +41,9 @@ class PairsOfGroups(NamedTuple):
         )  # fmt: skip
 
 
-def count_draws(q: AnyIntArray | FloatArray, s: AnyIntArray | FloatArray, size: int) -> FloatArray:
+def count_draws(
+    q: AnyIntArray | FloatArray, s: AnyIntArray | FloatArray, size: int | AnyIntArray
+) -> FloatArray:
     """Count, in buckets, the records of which both sides match: q on one, and s on the other.
 
     Returns the expected number, its variance and both bounds, shape (4, n_buckets).
@@ -46,7 +52,7 @@ def count_draws(q: AnyIntArray | FloatArray, s: AnyIntArray | FloatArray, size: 
     # with variance q (s / size) (1 - s / size) (size - q) / (size - 1), and lies between
     # max(q + s - size, 0) and min(q, s) ([GB] section 3.2 for the estimate).
     expected = q * s / size
-    variance = expected * (size - q) * (size - s) / (size * max(size - 1, 1))
+    variance = expected * (size - q) * (size - s) / (size * np.maximum(size - 1, 1))
     return np.stack([expected, variance, np.maximum(q + s - size, 0), np.minimum(q, s)])
 
 
@@ -197,7 +203,7 @@ class Margin:
         return both
 
     def add(
-        self, size: int, group: AnyIntArray, count: AnyIntArray | FloatArray,
+        self, size: int | IntArray, group: AnyIntArray, count: AnyIntArray | FloatArray,
         x: FloatArray | None = None, squares: FloatArray | None = None,
     ) -> None:  # fmt: skip
         """Add buckets by how many of a group they have, and what these weigh."""
@@ -207,19 +213,22 @@ class Margin:
             parts += [x, squares, n * x / size, x * x / size]
         self.sums += _sum_places(group, parts, self.sums.shape[1])
 
-    def add_counts(self, size: int, counts: GroupCounts) -> None:
+    def add_counts(self, sizes: Sizes, counts: GroupCounts) -> None:
         """Add buckets by how many slots of each group they have."""
-        n_groups = self.sums.shape[1]
-        if n_groups * (size + 1) > _MOST_DENSE:
+        n_groups, each = self.sums.shape[1], sizes.distinct + 1
+        starts = np.cumsum(each) - each
+        n_numbers = int(each.sum())  # Of size and n
+        if n_groups * n_numbers > _MOST_DENSE:
             is_first = counts.is_first
-            self.add(size, counts.group[is_first], counts.n[is_first])
+            self.add(sizes.among(is_first), counts.group[is_first], counts.n[is_first])
             return
-        kind = np.min_scalar_type((n_groups + 1) * (size + 1))
-        numbers = counts.group.astype(kind) * kind.type(size + 1) + counts.n
-        n = np.arange(size + 1)
-        times = np.bincount(numbers.ravel(), minlength=n_groups * n.size)[: n_groups * n.size]
-        times = times.reshape(n_groups, n.size)
-        self.sums += np.stack([times @ n, times @ (n * n) / size])
+        kind = np.min_scalar_type((n_groups + 1) * n_numbers)
+        numbers = counts.group.astype(kind) * kind.type(n_numbers) + counts.n
+        numbers += sizes.look_up(starts.astype(kind))
+        times = np.bincount(numbers.ravel(), minlength=n_groups * n_numbers)
+        times = times[: n_groups * n_numbers].reshape(n_groups, n_numbers)
+        n = np.arange(n_numbers) - np.repeat(starts, each)
+        self.sums += np.stack([times @ n, times @ (n * n / np.repeat(sizes.distinct, each))])
 
     def of(self, groups: IntArray, means: FloatArray | None = None) -> SideSums:
         """Return what some groups weigh; `means`: averages, the differences from which count."""
@@ -267,80 +276,84 @@ class Tally:
     A count follows from it in whole numbers; tallies of chunks are added.
     """
 
-    def __init__(self, n_groups: tuple[int, int]) -> None:
-        self.n_groups = n_groups
-        self._dense: dict[int, IntArray] = {}
-        self._sparse: dict[int, tuple[IntArray, IntArray]] = {}
+    # A pair of groups, a size, q and s make a number, in this order.
 
-    def add(self, size: int, records: GroupCounts, values: GroupCounts) -> None:
+    def __init__(self, n_groups: tuple[int, int], sizes: AnyIntArray) -> None:
+        self.n_groups, self.sizes = n_groups, sizes  # All sizes that buckets have, ascending
+        self._starts, self._n_numbers = _place_sizes(sizes)
+        self._known = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._more: list[tuple[IntArray, IntArray]] = []
+
+    def begin(self) -> Tally:
+        """Return the tally of no bucket."""
+        return Tally(self.n_groups, self.sizes)
+
+    def add(self, sizes: Sizes, records: GroupCounts, values: GroupCounts) -> None:
         """Add each pair of a group of records and one of values that a bucket has."""
         # In the fewest bytes, since numbers are calculated for each slot. What is counted 0 times
         # adds nothing to any group.
-        own, limit, n_values = self._places(size), self._n_numbers(size), self.n_groups[1]
+        (n_records, n_values), each = self.n_groups, sizes.distinct + 1
+        starts, n_numbers = _place_sizes(sizes.distinct)
+        limit = n_records * n_values * n_numbers
         kind = np.min_scalar_type(4 * limit) if limit < 1 << 30 else np.dtype(np.int64)
-        of_records, of_values = (
-            side.group.astype(kind) * kind.type(step) + side.n.astype(kind) * kind.type(unit)
-            for side, step, unit in (
-                (records, n_values * (size + 1) ** 2, size + 1), (values, (size + 1) ** 2, 1)
-            )
-        )  # fmt: skip
+        step, start = (sizes.look_up(one.astype(kind)) for one in (each, starts))
+        of_records = records.group.astype(kind) * kind.type(n_values * n_numbers)
+        of_records += records.n.astype(kind) * step + start
+        of_values = values.group.astype(kind) * kind.type(n_numbers) + values.n
         numbers = of_records[:, np.newaxis] + of_values
-        if own is None:
+        if limit > _MOST_DENSE:
             both = records.is_first[:, np.newaxis] & values.is_first
-            self._merge(size, *np.unique(numbers[both], return_counts=True))
+            own, times = np.unique(numbers[both], return_counts=True)
         else:
-            own += np.bincount(numbers.ravel(), minlength=own.size)[: own.size]
+            of_each = np.bincount(numbers.ravel(), minlength=limit)[:limit]
+            own = np.flatnonzero(of_each)
+            times = of_each[own]
+        pair, rest = np.divmod(own.astype(np.int64), n_numbers)
+        moved = self._starts[np.searchsorted(self.sizes, sizes.distinct)] - starts
+        rest += moved[np.searchsorted(starts, rest, "right") - 1]
+        self._add(pair * self._n_numbers + rest, times)
 
     def __add__(self, other: Tally) -> Tally:
         """Add the tally of other buckets."""
-        both = Tally(self.n_groups)
+        both = self.begin()
         for one in (self, other):
-            for size, numbers, times in one.lines():
-                own = both._places(size)
-                if own is None:
-                    both._merge(size, numbers, times)
-                else:
-                    own[numbers] += times
+            both._add(*one.lines())
         return both
 
-    def _places(self, size: int) -> IntArray | None:
-        """Return how many buckets of a size have each number; None for too many numbers."""
-        limit = self._n_numbers(size)
-        if limit > _MOST_DENSE:
-            return None
-        return self._dense.setdefault(size, np.zeros(limit, np.int64))
+    def _add(self, numbers: IntArray, times: IntArray) -> None:
+        self._more.append((numbers, times))
+        if sum(more.size for more, _ in self._more) > max(self._known[0].size, _FEW_KEPT):
+            self.lines()
 
-    def _n_numbers(self, size: int) -> int:
-        return self.n_groups[0] * self.n_groups[1] * (size + 1) ** 2
-
-    def _merge(self, size: int, more: AnyIntArray, times: IntArray) -> None:
-        known, before = self._sparse.get(size, (times[:0], times[:0]))
-        numbers, at = np.unique(np.concatenate([known, more]), return_inverse=True)
-        summed = np.bincount(at, np.concatenate([before, times]), numbers.size).astype(np.int64)
-        self._sparse[size] = numbers, summed
-
-    def lines(self) -> Iterator[tuple[int, IntArray, IntArray]]:
-        """Yield each size with the numbers of its buckets, and how many there are of each."""
-        for size, own in self._dense.items():
-            numbers = np.flatnonzero(own)
-            yield size, numbers, own[numbers]
-        for size, (numbers, times) in self._sparse.items():
-            yield size, numbers, times
+    def lines(self) -> tuple[IntArray, IntArray]:
+        """Return the numbers of its buckets, ascending, and how many there are of each."""
+        if self._more:
+            every, of_each = map(np.concatenate, zip(self._known, *self._more, strict=True))
+            numbers, at = np.unique(every, return_inverse=True)
+            # Of fewer than 2^53, sums are exact.
+            times = np.bincount(at, of_each, numbers.size).astype(np.int64)
+            self._known, self._more = (numbers, times), []
+        return self._known
 
     def groups(self) -> PairsOfGroups:
         """Return the paper's estimate of each pair of groups, with its certain bounds."""
-        pairs, parts = [np.zeros(0, np.int64)], [np.zeros((4, 0))]
-        for size, numbers, n in self.lines():
-            rest, s = np.divmod(numbers, size + 1)
-            pair, q = np.divmod(rest, size + 1)
-            pairs.append(pair)
-            parts.append(n * count_draws(q, s, size))
-        number, at = np.unique(np.concatenate(pairs), return_inverse=True)
+        numbers, times = self.lines()
+        pair, rest = np.divmod(numbers, self._n_numbers)
+        which = np.searchsorted(self._starts, rest, "right") - 1
+        size = self.sizes[which]
+        q, s = np.divmod(rest - self._starts[which], size + 1)
+        number, at = np.unique(pair, return_inverse=True)
         sums = [
             np.bincount(at, part, number.size).astype(np.float64)
-            for part in np.concatenate(parts, axis=1)
+            for part in times * count_draws(q, s, size)
         ]
         return PairsOfGroups(number, sums[0], sums[1], sums[2], sums[3])
+
+
+def _place_sizes(sizes: AnyIntArray) -> tuple[IntArray, int]:
+    """Return where the numbers of q and s begin for buckets of each size, and how many they are."""
+    each = (sizes.astype(np.int64) + 1) ** 2
+    return np.cumsum(each) - each, int(each.sum())
 
 
 def count_type(size: int) -> np.dtype[np.unsignedinteger]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kanon_db.answers.buckets.bucket_pairs import Matches, count_groups, rank_groups
 from kanon_db.answers.buckets.ranked_counts import RankedSums, RanksOfPair
 from kanon_db.publications.buckets.tallies import GroupCounts
+from tests.unit.sizes import sizes_of
 
 N_RANKS = 3
 SLOT = st.tuples(st.integers(0, 2), st.integers(0, N_RANKS - 1), st.integers(0, 2))
@@ -31,14 +32,20 @@ def at_boundary(ranks: RanksOfPair, boundary: int) -> int:
 
 
 def put(sums: RankedSums, buckets: list[list[tuple[int, int, int]]]) -> None:
-    slots = np.array(buckets).transpose(2, 1, 0)  # (3, size, n_buckets)
-    group, rank, other = slots
+    """Add buckets of one size, or of several: slots that one does not have are in no group."""
+    sizes = sizes_of(buckets)
+    padded = [[*bucket, *[(2, 0, 2)] * (sizes.largest - len(bucket))] for bucket in buckets]
+    group, rank, other = np.array(padded).transpose(2, 1, 0)  # (size, n_buckets)
     place = np.where(group < 2, group * N_RANKS + rank, 2 * N_RANKS)
-    sums.add(len(group), place, GroupCounts.of(other, 2))
+    sums.n_records += sum(map(len, buckets))
+    sums.n_buckets += len(buckets)
+    sums.add(sizes, place, GroupCounts.of(other, 2))
 
 
-@given(runs(), st.sampled_from([0, 1]), st.integers(0, N_RANKS), st.booleans())
-def test_counts_of_sides_that_are_apart(cases, side, rank, is_above):
+@given(runs(), st.sampled_from([0, 1]), st.integers(0, N_RANKS), st.booleans(), st.booleans())
+def test_counts_of_sides_that_are_apart(cases, side, rank, is_above, are_together):
+    if are_together:
+        cases = [[bucket for buckets in cases for bucket in buckets]]
     parts = [RankedSums((2, 2), N_RANKS, side) for _ in cases]
     for one, buckets in zip(parts, cases, strict=True):
         put(one, buckets)
@@ -85,15 +92,16 @@ def test_counts_of_pairs(case, random):
     record, value, bucket = np.array(sorted(places)).T
     group = np.array([random.randrange(2) for _ in record])
     rank = np.array([random.randrange(N_RANKS) for _ in record])
-    matches = Matches(record, value, bucket, group, rank.astype(float))
+    sizes = sizes_of([[0] * (size + random.randrange(2)) for _ in range(3)])
+    matches = Matches(record, value, bucket, group, rank.astype(float), sizes)
     sums = RankedSums((2, 1), N_RANKS)
-    for number, parts in rank_groups(matches, size, N_RANKS):
+    for number, parts in rank_groups(matches, N_RANKS):
         sums.pairs.add(number, parts)
     of_pairs = [sums.of_pair(g) for g in range(2)]
     for at in range(N_RANKS + 1):
         for is_above, chosen in ((False, rank < at), (True, rank >= at)):
-            own = Matches(*(part[chosen] for part in matches))
-            of_groups, counts = count_groups(own, size)
+            own = Matches(*(part[chosen] for part in matches[:-1]), sizes)
+            of_groups, counts = count_groups(own)
             for g, of_pair in enumerate(of_pairs):
                 expected = counts[:, of_groups == g].sum(axis=1)
                 (_, *parts), _ = of_pair.above if is_above else of_pair.below

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kanon_db.answers.buckets import bucket_pairs
 from kanon_db.answers.buckets.bucket_pairs import Matches
 from kanon_db.answers.buckets.slots import combine_truths, is_tried_whole
+from kanon_db.publications import codes
 from kanon_db.publications.buckets.tallies import (
     DependenceEffect,
     GroupCounts,
@@ -27,7 +28,7 @@ from kanon_db.publications.buckets.tallies import (
     weigh_groups,
     weigh_slots,
 )
-from kanon_db.publications.codes import chunks_of_buckets
+from kanon_db.publications.codes import Sizes, chunks_of_buckets
 from kanon_db.query.expressions import (
     INTEGER,
     TEXT,
@@ -51,8 +52,10 @@ from kanon_db.query.formulas import (
 )
 from kanon_db.transfer.tries import FALSE, TRUE
 from tests.expected_counts import of_buckets
+from tests.unit.sizes import sizes_of
 
 MOST_CLASSES = 6
+THREE = Sizes(np.array([3]))
 
 
 @st.composite
@@ -130,14 +133,26 @@ def _runs(shape, *of_places):
         first = own.stop
 
 
-def _hits_of_runs(case):
-    """For each size, which pairs match, with what the records have."""
+def _blocks_of_hits(case, are_together):
+    """For each size, or for all together, which pairs match, with what the records have."""
     shape, classes, matches, x = case
     table = np.zeros((len(matches) + 1, len(matches[0]) + 1), dtype=np.uint8)
     table[1:, 1:] = matches
     numbers = [np.nan if number is None else number for number in x]
-    for size, n, records, values, own in _runs(shape, *classes, numbers):
-        yield size, n, table[records[:, np.newaxis], values[np.newaxis]], own
+    blocks = [
+        ([size] * n, table[records[:, np.newaxis], values[np.newaxis]], own)
+        for size, n, records, values, own in _runs(shape, *classes, numbers)
+    ]
+    if are_together:
+        sizes = [size for of_each, _, _ in blocks for size in of_each]
+        hits = np.zeros((max(sizes), max(sizes), len(sizes)), np.uint8)
+        own, first = np.full((max(sizes), len(sizes)), np.nan), 0
+        for (size, *_), hits_of_size, x_of_size in blocks:
+            here = slice(first, first := first + x_of_size.shape[1])
+            hits[:size, :size, here], own[:size, here] = hits_of_size, x_of_size
+        blocks = [(sizes, hits, own)]
+    for of_each, hits, own in blocks:
+        yield sizes_of([range(size) for size in of_each]), hits, own
 
 
 def _expected_count(hits):
@@ -157,25 +172,26 @@ def _expected_count(hits):
     return np.array([hits.sum() / size, _covariance(hits, hits), lower, _covers(hits)])
 
 
-def _matches(hits, x, n_groups):
+def _matches(hits, x, n_groups, sizes):
     """The pairs that match and have a number; a pair's group follows from its record."""
     record, value, bucket = np.nonzero(hits)
     numbers = x[record, bucket]
     has = ~np.isnan(numbers)
     parts = (part[has] for part in (record, value, bucket, record % n_groups, numbers))
-    return Matches(*parts)
+    return Matches(*parts, sizes)
 
 
-@given(divided_buckets())
-def test_counts_follow_from_the_pairs_of_each_bucket(case):
+@given(divided_buckets(), st.booleans())
+def test_counts_follow_from_the_pairs_of_each_bucket(case, are_together):
     shape, classes, matches, _ = case
     expected = sum(_expected_count(_hits(at, classes, matches)) for at in _buckets(shape))
-    found = sum(bucket_pairs.count_all(hits) for _, _, hits, _ in _hits_of_runs(case))
+    blocks = _blocks_of_hits(case, are_together)
+    found = sum(bucket_pairs.count_all(hits, sizes) for sizes, hits, _ in blocks)
     assert found == pytest.approx(expected, abs=1e-9)
 
 
-@given(divided_buckets(), st.integers(1, 3))
-def test_counts_of_groups_follow_from_their_pairs(case, n_groups):
+@given(divided_buckets(), st.integers(1, 3), st.booleans())
+def test_counts_of_groups_follow_from_their_pairs(case, n_groups, are_together):
     shape, classes, matches, _ = case
     expected = np.zeros((4, n_groups))
     for places in _buckets(shape):
@@ -184,10 +200,10 @@ def test_counts_of_groups_follow_from_their_pairs(case, n_groups):
             own = hits * (np.arange(len(places)) % n_groups == group)[:, None]
             expected[:, group] += _expected_count(own)
     sums = SumsByGroup(4)
-    for size, _, hits, x in _hits_of_runs(case):
-        pairs = _matches(hits, np.zeros_like(x), n_groups)
+    for sizes, hits, x in _blocks_of_hits(case, are_together):
+        pairs = _matches(hits, np.zeros_like(x), n_groups, sizes)
         if pairs.group.size:
-            sums.add(*bucket_pairs.count_groups(pairs, size))
+            sums.add(*bucket_pairs.count_groups(pairs))
     found = np.zeros((4, n_groups))
     found[:, sums.group] = sums.totals
     assert found == pytest.approx(expected, abs=1e-9)
@@ -198,8 +214,8 @@ def test_errors_of_sums_whose_squares_overflow_are_those_of_the_bounds(x):
     """Whether their variance is infinite, below 0, or no number, it is none."""
     place = np.zeros(1, np.int64)
     with np.errstate(over="ignore", invalid="ignore"):
-        matches = Matches(place, place, place, place, np.array([x]))
-        _, totals, least, most = bucket_pairs.sum_groups(matches, 3)
+        matches = Matches(place, place, place, place, np.array([x]), THREE)
+        _, totals, least, most = bucket_pairs.sum_groups(matches)
     pairs = summed(totals[:, 0].tolist(), (least.item(), most.item()), is_average=False)
     answer = judge_pairs(pairs, DependenceEffect(0.0))
     assert not np.isfinite(pairs.variance)
@@ -207,16 +223,16 @@ def test_errors_of_sums_whose_squares_overflow_are_those_of_the_bounds(x):
     assert (answer.likely_low, answer.likely_high) == (answer.lower_bound, answer.upper_bound)
 
 
-@given(divided_buckets(), st.booleans(), st.booleans())
-def test_sums_follow_from_the_pairs_of_each_bucket(case, is_average, is_of_values):
+@given(divided_buckets(), st.booleans(), st.booleans(), st.booleans())
+def test_sums_follow_from_the_pairs_of_each_bucket(case, is_average, is_of_values, are_together):
     shape, classes, matches, x = case
     sums = SumsByGroup(9)
-    for size, _, hits, own in _hits_of_runs(case):
-        pairs = _matches(hits, own, 1)
+    for sizes, hits, own in _blocks_of_hits(case, are_together):
+        pairs = _matches(hits, own, 1, sizes)
         if is_of_values:  # the same with both sides changed
             pairs = pairs._replace(record=pairs.value, value=pairs.record)
         if pairs.group.size:
-            sums.add(*bucket_pairs.sum_groups(pairs, size))
+            sums.add(*bucket_pairs.sum_groups(pairs))
     found = None
     if sums.group.size:
         extremes = sums.least.item(), sums.most.item()
@@ -293,29 +309,34 @@ def _slots(classes, slots):
 )
 def test_tallies_of_chunks_are_added(chunks, n_groups):
     """Whether each number has a place of its own, or only those that occur."""
-    whole, added = Tally(n_groups), Tally(n_groups)
+    whole = Tally(n_groups, THREE.distinct)
+    added = whole.begin()
     for chunk in chunks:
         of_records, q, s = np.array(chunk, dtype=np.int64).T[:, np.newaxis]
-        own, of_values = Tally(n_groups), np.ones_like(s)
+        own, of_values = whole.begin(), np.ones_like(s)
         for tally in (whole, own):
-            tally.add(3, GroupCounts(of_records % 2, q), GroupCounts(of_values, s))
+            tally.add(THREE, GroupCounts(of_records % 2, q), GroupCounts(of_values, s))
         added += own
-    assert [[own.tolist() for own in line[1:]] for line in added.lines()] == [
-        [own.tolist() for own in line[1:]] for line in whole.lines()
-    ]
+    assert [own.tolist() for own in added.lines()] == [own.tolist() for own in whole.lines()]
 
 
-@given(st.integers(1, 4), st.sampled_from([(1, 3), (3, 2), (5, 5), (400, 400)]), st.data())
-def test_pairs_of_groups_are_counted_bucket_by_bucket(size, n_groups, data):
-    """Slots in no group have the number after the last one."""
-    n_buckets, sides = data.draw(st.integers(1, 4)), []
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    st.sampled_from([(1, 1), (1, 3), (3, 2), (5, 5), (400, 400)]),
+    st.data(),
+)
+def test_pairs_of_groups_are_counted_bucket_by_bucket(sizes, n_groups, data):
+    """Slots in no group have the number after the last one, as those that a bucket lacks."""
+    sides = []
     for n in n_groups:
         group = st.sampled_from([*range(min(n, 5)), n])
-        slots = data.draw(st.lists(group, min_size=size * n_buckets, max_size=size * n_buckets))
-        sides.append(np.array(slots, dtype=np.uint16).reshape(size, n_buckets))
-    tally, expected = Tally(n_groups), defaultdict(lambda: np.zeros(4))
-    tally.add(size, *(GroupCounts.of(side, n) for side, n in zip(sides, n_groups, strict=True)))
-    for records, values in zip(sides[0].T.tolist(), sides[1].T.tolist(), strict=True):
+        buckets = [data.draw(st.lists(group, min_size=size, max_size=size)) for size in sizes]
+        padded = [[*slots, *[n] * (max(sizes) - len(slots))] for slots in buckets]
+        sides.append(np.array(padded, dtype=np.uint16).T)
+    tally, expected = Tally(n_groups, np.arange(1, 6)), defaultdict(lambda: np.zeros(4))
+    of_sides = [GroupCounts.of(side, n) for side, n in zip(sides, n_groups, strict=True)]
+    tally.add(sizes_of([range(size) for size in sizes]), *of_sides)
+    for size, records, values in zip(sizes, *(side.T.tolist() for side in sides), strict=True):
         for g, h in product(set(records) - {n_groups[0]}, set(values) - {n_groups[1]}):
             q, s = np.array([records.count(g)]), np.array([values.count(h)])
             expected[g * n_groups[1] + h] += count_draws(q, s, size)[:, 0]
@@ -332,7 +353,7 @@ def test_pairs_of_groups_are_counted_bucket_by_bucket(size, n_groups, data):
 def test_tallies_equal_the_buckets_one_by_one(case, are_drawn_from_all):
     classes, buckets = case
     sides = [[bucket[side] for bucket in buckets] for side in (1, 2)]
-    parts = [(Tally((1, 1)), Margins((1, 1))), (Tally((1, 1)), Margins((1, 1)))]
+    parts = [(Tally((1, 1), np.arange(1, 8)), Margins((1, 1))) for _ in range(2)]
     for number, ((size, records), (_, values)) in enumerate(
         zip(*(_slots(classes, side) for side in sides), strict=True)
     ):
@@ -341,9 +362,10 @@ def test_tallies_equal_the_buckets_one_by_one(case, are_drawn_from_all):
         margins.n_records += records.size
         margins.n_buckets += records.shape[1]
         own, beside = (GroupCounts.of_side(mask, None, 1) for mask in (records, values))
-        margins.records.add_counts(size, own)
-        margins.values.add_counts(size, beside)
-        tally.add(size, own, beside)
+        sizes = Sizes(np.array([size]))
+        margins.records.add_counts(sizes, own)
+        margins.values.add_counts(sizes, beside)
+        tally.add(sizes, own, beside)
     groups = (parts[0][0] + parts[1][0]).groups()
     of_pairs = (parts[0][1] + parts[1][1]).of_pairs(groups.number)
     hidden = of_pairs.hide(0.1, groups.estimate if are_drawn_from_all else None)
@@ -411,24 +433,26 @@ def test_slots_are_sorted(size, n_buckets, data):
     assert (slots == before).all()
 
 
-@given(st.integers(1, 5), st.integers(1, 9) | st.just(1 << 17), st.data())
-def test_margins_of_groups_follow_from_their_counts(size, n_groups, data):
-    buckets = st.lists(
-        st.lists(st.integers(0, min(n_groups, 9)), min_size=size, max_size=size),
-        min_size=1, max_size=4,
-    )  # fmt: skip
-    group = np.array(data.draw(buckets)).T
+@given(
+    st.lists(
+        st.lists(st.integers(0, 9), min_size=1, max_size=5), min_size=1, max_size=4
+    ),
+    st.integers(1, 9) | st.just(1 << 17),
+)  # fmt: skip
+def test_margins_of_groups_follow_from_their_counts(buckets, n_groups):
+    sizes = sizes_of(buckets)
+    padded = [[*own, *[n_groups] * (sizes.largest - len(own))] for own in buckets]
+    group = np.minimum(np.array(padded).T, n_groups)
     found, expected = Margin(n_groups), np.zeros((2, n_groups))
-    found.add_counts(size, GroupCounts.of(group, n_groups))
-    for own in group.T:
-        for g in set(own.tolist()) - {n_groups}:
-            n = int((own == g).sum())
-            expected[:, g] += n, n * n / size
+    found.add_counts(sizes, GroupCounts.of(group, n_groups))
+    for bucket in buckets:
+        for g in set(bucket) & {*range(n_groups)}:
+            n = bucket.count(g)
+            expected[:, g] += n, n * n / len(bucket)
     np.testing.assert_allclose(found.sums, expected, rtol=1e-12)
     alone, mask = Margin(1), group == 0
-    alone.add_counts(size, GroupCounts.of_side(mask.astype(np.uint8), None, 1))
-    n = mask.sum(axis=0)
-    assert alone.sums[:, 0] == pytest.approx([n.sum(), (n * n / size).sum()])
+    alone.add_counts(sizes, GroupCounts.of_side(mask.astype(np.uint8), None, 1))
+    assert alone.sums[:, 0] == pytest.approx(expected[:, 0])
 
 
 def _weigh(x):
@@ -446,6 +470,26 @@ def test_a_chunk_puts_back_what_it_cuts_out(classes, most):
         assert own.size == chunk.n_records
         chunk.put(copied, own)
     assert (copied == everywhere).all()
+
+
+@given(CLASSES, st.integers(1, 20), st.integers(0, 3))
+def test_blocks_are_padded_to_their_largest_bucket(classes, most, lacking):
+    """Every bucket is in one block, with its size; what it lacks is as its first slot, or given."""
+    n_records = sum(size * n for size, n in classes)
+    (chunk,) = chunks_of_buckets(classes, n_records)
+    of_slots = np.arange(n_records)
+    buckets = [own.tolist() for run in chunk.runs for own in run.slots(of_slots).T]
+    found = []
+    for block in chunk.blocks(lambda size: codes.BYTES_AT_ONCE * size // most):
+        slots, padded = block.slots(of_slots), block.slots(of_slots, -lacking)
+        sizes = np.broadcast_to(block.sizes.of(slice(None)), block.n_buckets).tolist()
+        assert len(slots) * len(sizes) <= most or len(sizes) == 1
+        for size, own, filled in zip(sizes, slots.T.tolist(), padded.T.tolist(), strict=True):
+            found.append(own[:size])
+            assert filled[:size] == own[:size]
+            assert {*own[size:]} <= {own[0]}
+            assert {*filled[size:]} <= {-lacking}
+    assert found == buckets
 
 
 VALUES = st.sampled_from([-3.5, -1.0, 0.0, 0.25, 2.0, 7.0])
