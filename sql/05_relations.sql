@@ -1,8 +1,12 @@
 -- How relations of publications are told from others, and what statements call them.
 CREATE OR REPLACE FUNCTION kanon.mark(publication_id bigint) RETURNS text
-LANGUAGE sql IMMUTABLE
+LANGUAGE plpgsql IMMUTABLE  -- which keeps its plans, unlike SQL
 SET search_path = pg_catalog, pg_temp
-AS $function$SELECT format('publication %s of kanon_db: ', publication_id)$function$;
+AS $function$
+BEGIN
+    RETURN format('publication %s of kanon_db: ', publication_id);
+END
+$function$;
 COMMENT ON FUNCTION kanon.mark IS 'how the comments on a publication''s relations begin';
 
 CREATE OR REPLACE FUNCTION kanon.relation_kind(kind "char") RETURNS text

@@ -24,7 +24,8 @@ SET plan_cache_mode = 'force_generic_plan'  -- or a session's first five calls w
 AS $function$
 BEGIN
     RETURN (
-        SELECT r.rolsuper AND t.typtype <> 'd' AND kanon.is_safe_schema(t.typnamespace)
+        SELECT (SELECT r.rolsuper FROM pg_roles AS r WHERE r.oid = t.typowner)
+               AND t.typtype <> 'd' AND kanon.is_safe_schema(t.typnamespace)
                AND has_type_privilege('kanon_owner', t.oid, 'USAGE')
                AND NOT EXISTS (  -- who has created a trusted extension can drop it
                    SELECT FROM pg_depend AS d
@@ -32,7 +33,7 @@ BEGIN
                    JOIN pg_roles AS o ON o.oid = e.extowner
                    WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e'
                      AND d.refclassid = 'pg_extension'::regclass AND NOT o.rolsuper)
-        FROM pg_type AS t JOIN pg_roles AS r ON r.oid = t.typowner WHERE t.oid = type);
+        FROM pg_type AS t WHERE t.oid = type);
 END
 $function$;
 COMMENT ON FUNCTION kanon.is_safe_type IS 'whether a type belongs to a superuser, and is no domain';
@@ -45,8 +46,9 @@ AS $function$
 BEGIN
     RETURN (
         SELECT collating = 0 OR (
-            SELECT r.rolsuper AND kanon.is_safe_schema(c.collnamespace)
-            FROM pg_collation AS c JOIN pg_roles AS r ON r.oid = c.collowner WHERE c.oid = collating));
+            SELECT (SELECT r.rolsuper FROM pg_roles AS r WHERE r.oid = c.collowner)
+                   AND kanon.is_safe_schema(c.collnamespace)
+            FROM pg_collation AS c WHERE c.oid = collating));
 END
 $function$;
 COMMENT ON FUNCTION kanon.is_safe_collation IS 'whether a collation, if there is one, is a superuser''s';

@@ -55,13 +55,14 @@ CROSS JOIN LATERAL (
     FROM kanon.setting AS s
     JOIN pg_catalog.pg_namespace AS n ON n.nspname = s.value
     JOIN pg_catalog.pg_class AS c ON c.relnamespace = n.oid AND c.relname = ANY (p.relations)
+    JOIN pg_catalog.pg_description AS d ON d.objoid = c.oid AND d.objsubid = 0
+        AND d.classoid = 'pg_catalog.pg_class'::pg_catalog.regclass
     JOIN pg_catalog.pg_roles AS o ON o.oid = c.relowner AND o.rolname = 'kanon_owner'
     JOIN pg_catalog.pg_roles AS u ON u.rolname = current_user
     CROSS JOIN LATERAL pg_catalog.aclexplode(
         coalesce(c.relacl, pg_catalog.acldefault('r', c.relowner))) AS a
     WHERE s.name = 'published_schema'
-      AND pg_catalog.starts_with(pg_catalog.obj_description(c.oid, 'pg_class'),
-                                 kanon.mark(p.publication_id))
+      AND pg_catalog.starts_with(d.description, (SELECT kanon.mark(p.publication_id)))
 ) AS o
 LEFT JOIN kanon.release AS w ON w.publication_id = p.publication_id
     AND (o.is_publisher OR (pg_catalog.pg_has_role('kanon_owner', 'USAGE')

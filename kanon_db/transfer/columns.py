@@ -259,11 +259,12 @@ _NUMBERS: Final = (*WHOLE_NUMBERS, "numeric", "real", "double precision")
 _COLUMNS = """
 WITH RECURSIVE typed AS (
     SELECT a.attname, a.attnum, a.attcollation, false AS is_domain, t.oid AS type_oid, t.typtype,
-           t.typbasetype
+           t.typbasetype, t.typcategory, t.typinput, t.typnamespace
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
     WHERE a.attrelid = $1::text::oid AND a.attnum > 0 AND NOT a.attisdropped
     UNION ALL
-    SELECT d.attname, d.attnum, d.attcollation, true, t.oid, t.typtype, t.typbasetype
+    SELECT d.attname, d.attnum, d.attcollation, true, t.oid, t.typtype, t.typbasetype,
+           t.typcategory, t.typinput, t.typnamespace
     FROM typed d JOIN pg_type t ON t.oid = d.typbasetype
     WHERE d.typtype = 'd'
 ), judged_type AS MATERIALIZED (  -- each once: a table may have 1,600 columns
@@ -273,11 +274,11 @@ WITH RECURSIVE typed AS (
     SELECT d.attcollation AS judged, NOT kanon.is_safe_collation(d.attcollation) AS is_others
     FROM (SELECT DISTINCT attcollation FROM typed OFFSET 0) d
 ), column_type AS (
-    SELECT c.*, j.is_others, l.is_others AS has_others_collation, t.typcategory, t.typinput,
-           n.nspname, t.typtype = 'b' AND t.typcategory <> 'A' AS is_base
+    SELECT c.*, j.is_others, l.is_others AS has_others_collation, n.nspname,
+           c.typtype = 'b' AND c.typcategory <> 'A' AS is_base
     FROM typed c JOIN judged_type j ON j.judged = c.type_oid
     JOIN judged_collation l ON l.judged = c.attcollation
-    JOIN pg_type t ON t.oid = c.type_oid JOIN pg_namespace n ON n.oid = t.typnamespace
+    JOIN pg_namespace n ON n.oid = c.typnamespace
     WHERE c.typtype <> 'd'
 )
 SELECT c.attname::text AS name, c.is_domain, c.is_others,
