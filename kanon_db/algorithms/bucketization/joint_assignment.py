@@ -427,7 +427,7 @@ def arrange(data: SensitiveCombinations, setting: BucketSetting, pulse: Pulse) -
     keys += data.values[:, pair[1]]
     distinct, firsts, entry = np.unique(keys, return_index=True, return_inverse=True)
     counts = np.bincount(entry, data.counts, distinct.size).astype(np.int64)
-    values = data.values[firsts][:, pair]
+    values = data.values[firsts].take(pair, axis=1)  # in the order of C, unlike [:, pair]
     limits_of_pair = [data.limits(setting.sizes)[a] for a in pair]
     of_pair = _arrange_pair(counts, values, limits_of_pair, setting, pulse)
     if of_pair is None:

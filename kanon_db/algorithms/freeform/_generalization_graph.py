@@ -71,33 +71,19 @@ def side_by_side(ncp: Ncp) -> IntArray:
     return by_row[order]
 
 
-@kernel
 def _halve(values: CodeArray, step: IntArray, size: int, order: IntArray) -> None:
     """Halve records at the median of the attribute in which they lose most, down to blocks."""
-    n, m = values.shape
     while size > BLOCK:
-        for start in range(0, n, size):
-            end = min(start + size, n)
-            if end - start <= size // 2:
+        for start in range(0, order.size, size):
+            part = order[start : start + size]
+            if part.size <= size // 2:
                 continue
-            part = order[start:end]
-            widest, loss = 0, -1
-            for j in range(m):
-                column = values[part, j]
-                column.sort()
-                if step[j]:
-                    spread = 0
-                    for i in range(1, column.size):
-                        if column[i] != column[i - 1]:
-                            spread += int(step[j])
-                else:
-                    spread = int(np.int64(column[-1]) - np.int64(column[0]))
-                if spread > loss:
-                    widest, loss = j, spread
-            if loss > 0:
-                by_value = np.argsort(values[part, widest], kind="mergesort")
-                for i, record in enumerate(part[by_value]):
-                    order[start + i] = record
+            columns = np.sort(values[part], axis=0).astype(np.int64)
+            steps = np.count_nonzero(columns[1:] != columns[:-1], axis=0) * step
+            spread = np.where(step > 0, steps, columns[-1] - columns[0])
+            widest = spread.argmax()
+            if spread[widest] > 0:
+                part[:] = part[np.argsort(values[part, widest], kind="stable")]
         size //= 2
 
 

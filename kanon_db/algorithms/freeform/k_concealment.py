@@ -35,8 +35,9 @@ def strong_components(ends: IntArray, successors: CodeArray) -> IntArray:
     n = ends.size
     component = np.full(n, -1, dtype=np.int64)
     index, low = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
-    following = ends.copy()
-    following[1:], following[0] = ends[:-1], 0
+    following = np.zeros(n, dtype=np.int64)
+    for node in range(1, n):  # numba compiles a copy of a slice for two seconds
+        following[node] = ends[node - 1]
     path, open_ones = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     n_open = n_seen = n_components = 0
     for root in range(n):
@@ -274,11 +275,11 @@ def _reciprocate(
         if n_lacking > 0:
             for edge in range(start, ends[record]):
                 if component[covering[edge]] != component[record]:
-                    weights[edge - start] = weight(graph, covering[edge], record)
+                    weights[edge - start] = weight(graph, np.int64(covering[edge]), record)
         for _ in range(n_lacking):
             place = np.argmin(weights)
             weights[place] = FAR
-            other = covering[start + place]
+            other = np.int64(covering[start + place])
             take_in(graph, other, record)
             added[n_added, 0], added[n_added, 1] = record, other
             n_added += 1

@@ -352,9 +352,12 @@ def _trace_around(
             break
         if d == len(inner):
             longer = np.full((2 * d, s + 1), _UNREACHABLE, dtype=np.int64)
-            longer[:d] = inner
+            for row in range(d):  # numba compiles copies of slices for two seconds
+                for c in range(s + 1):
+                    longer[row, c] = inner[row, c]
             inner = longer
-        inner[d, 2:] = inner[d - 1, 1:-1]
+        for c in range(2, s + 1):
+            inner[d, c] = inner[d - 1, c - 1]
         for t in range(s + 1, min(2 * k, d)):
             loss = t * (positions[first + t - 1] - positions[first])
             for c in range(1, s + 1):
