@@ -10,7 +10,6 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, Protocol
@@ -21,6 +20,7 @@ from kanon_db.catalog.entries import (
     published_schema,
     require_whole,
 )
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration.shown import FORMULA, NUMBER, unrun
 from kanon_db.errors import (
     DuplicateError,

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import json_object, unknown
 from kanon_db.errors import InvalidParameterError
 from kanon_db.query import expressions as ex

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ import kanon_db
 from kanon_db.advice.publication_candidates import PROTECTIONS, PURPOSES
 from kanon_db.answers import QUESTIONS
 from kanon_db.catalog.attributes import KEEP, read_attributes
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import (
     EVERYBODY,
     NAMES,
@@ -204,7 +204,7 @@ class CheckRelationRequest:
         "Least number of values in a class, none of them with more than 1/l of it.",
         default=None,
     )
-    t: Fraction | None = parameter(  # noqa: RUF009  # as all others
+    t: Fraction | None = parameter(
         SHARE, "Greatest distance of a class's values from those of all.", default=None
     )
 

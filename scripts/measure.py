@@ -25,7 +25,7 @@ MOST_FILES, MOST_LINES, MOST_MODULES = 246, 900, 12
 """Of the package, of a module, and of a folder."""
 
 ORDER = (
-    "errors", "heartbeat", "algorithms.ground", "algorithms.programs", "randomness",
+    "dataclasses", "errors", "heartbeat", "algorithms.ground", "algorithms.programs", "randomness",
     "algorithms.bucketization", "algorithms.suppression", "algorithms.recoding", "algorithms",
     "metrics", "session",
     "declaration", "query", "figures", "transfer", "catalog", "publications", "models", "answers",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import nlargest
 from itertools import combinations
 from math import prod
@@ -19,6 +18,7 @@ from kanon_db.catalog.sources import (
     open_source,
     require_unchanged,
 )
+from kanon_db.dataclasses import dataclass
 from kanon_db.session import Session, fetch_one, undone
 from kanon_db.transfer.allowance import Allowance
 from kanon_db.transfer.columns import (

@@ -10,13 +10,14 @@ import csv
 import io
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from kanon_db.advice.identifying_columns import MOST_RECORDS, NEARLY_UNIQUE_SHARE
 from kanon_db.catalog.entries import require_harmless
 from kanon_db.catalog.names import NameMeaning, looks_like_entity, read_name, words_of
 from kanon_db.catalog.sources import require_readable, require_rows
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration.parameter_types import MAX_NAME_BYTES
 from kanon_db.errors import InfeasibleError
 from kanon_db.session import Session, fetch_one, undone

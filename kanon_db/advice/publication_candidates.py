@@ -11,11 +11,12 @@ import json
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from math import inf, isnan
 from typing import Any, Final, Literal
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.publications.guarantees import (
     InferenceBound,
     buckets_in_words,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from math import isnan
 from typing import Any, Final
 
@@ -39,6 +39,7 @@ from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.answers.estimates import measure_usefulness
 from kanon_db.catalog.entries import Source, published_schema
 from kanon_db.catalog.sources import open_source, require_unchanged
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import (
     IneligibleError,
     InfeasibleError,

@@ -13,7 +13,6 @@ Any solver that PuLP knows can solve them, for small tables: tens of values or r
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, product
 from math import floor
@@ -23,6 +22,7 @@ import numpy as np
 import pulp  # type: ignore[import-untyped]
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 
 MAX_CONSTRAINTS = 2**15

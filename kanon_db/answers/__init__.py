@@ -14,11 +14,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import (
     EVERYBODY,
     TEXT,
@@ -86,7 +86,7 @@ class QueryRequest:
 class EstimateRequest(QueryRequest):
     """The text of a query, and how its answer is shown."""
 
-    figures: FigureRule | None = parameter(  # noqa: RUF009  # as all others
+    figures: FigureRule | None = parameter(
         FIGURES,
         'The rule by which figures are shown, such as \'{"least": 6, "round": 5}\': counts are 0 or'
         " at least 6, rounded to 5, and there are no sums of fewer people. That of the publication"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,7 @@ from kanon_db.answers._statement_nodes import FromClause, Node, WeightedAggregat
 from kanon_db.answers.buckets.bucket_evidence import MostOfValues, find_strength
 from kanon_db.answers.plan import Plan
 from kanon_db.answers.scope import OpenQuery
+from kanon_db.dataclasses import dataclass
 from kanon_db.publications.buckets.tallies import NEVER_SHOWN
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Aggregate, Expression

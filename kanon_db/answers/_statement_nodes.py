@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 import sqlglot
 from sqlglot import exp
 
 from kanon_db.answers.scope import OpenQuery
+from kanon_db.dataclasses import dataclass
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import DERIVED, Aggregate, Column, Expression, refusal
 from kanon_db.query.formulas import LIKELY

@@ -6,10 +6,11 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from kanon_db.answers.scope import OpenQuery, describe_estimator, open_query
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.figures import FigureRule, few_last, show, with_people
 from kanon_db.publications.registry import kind_named

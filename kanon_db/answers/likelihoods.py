@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Query
 from kanon_db.query.layout import (
@@ -44,7 +45,7 @@ class JointCondition(ex.Expression):
     condition: ex.Expression
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Arranged:
     """A request's condition, and the columns that need a row for each value of a cell."""
 

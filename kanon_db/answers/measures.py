@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from kanon_db.answers.rows.coded_rows import (
 )
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.answers.value_ranks import ExactValues
+from kanon_db.dataclasses import dataclass
 from kanon_db.publications.buckets.tallies import SumsByGroup
 from kanon_db.query.expressions import (
     DERIVED,

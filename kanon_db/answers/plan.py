@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple, Self
 from typing import Literal as OneOf
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Aggregate, Expression, Query
 from kanon_db.query.layout import (
@@ -52,7 +53,7 @@ class Leaves(NamedTuple):
     pairs: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """How one aggregate is answered.
 

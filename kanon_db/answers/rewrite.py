@@ -15,7 +15,7 @@ since a sum of weights is not exact. docs/start/queries.md lists queries without
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
 from math import floor
@@ -41,6 +41,7 @@ from kanon_db.answers.likelihoods import (
     least_unknown,
 )
 from kanon_db.answers.scope import OpenQuery
+from kanon_db.dataclasses import dataclass
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Aggregate, Column, Expression, refusal
 from kanon_db.query.layout import (

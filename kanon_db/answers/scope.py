@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
 
@@ -27,6 +27,7 @@ from kanon_db.catalog.published_types import (
     read_estimator,
     types_of_view,
 )
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import (
     DatabaseError,
     NotFoundError,

@@ -19,13 +19,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, Self
 from typing import Literal as OneOf
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
+from kanon_db.dataclasses import dataclass
 from kanon_db.publications.buckets.tallies import SumsByGroup
 from kanon_db.query.expressions import Aggregate
 from kanon_db.query.formulas import NOTHING, Estimated
@@ -36,7 +36,7 @@ Gaps = OneOf["empty", "whole", "real"]
 """Which values there may be between the neighbouring ones that are known."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Quantile:
     """Which of N values in their order an aggregate returns.
 

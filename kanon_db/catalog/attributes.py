@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final, Self
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import (
     BOUND,
     MAX_WEIGHT,
@@ -38,7 +39,7 @@ Span = tuple[int, int]
 """The first and the last of the values that a label stands for, by their places."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Hierarchy:
     """A hierarchy, with its values in an order in which each label's values follow each other."""
 
@@ -214,7 +215,7 @@ class AttributeDescription:
     bottom: str | float | None = parameter(
         BOUND, "Values below this are published as one.", default=None
     )
-    hierarchy: Any = parameter(  # noqa: RUF009  # as all others
+    hierarchy: Any = parameter(
         HIERARCHY, "Labels of each value, the narrowest first, that are published instead of sets.",
         default=None,
     )  # fmt: skip
@@ -293,7 +294,7 @@ _KEEP_HINT: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KeepRule:
     """Which record of each entity is kept, and what of all its records stands in it."""
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kanon_db.catalog.names import require_plain
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import (
     BudgetError,
     DatabaseError,

@@ -8,11 +8,12 @@ as values.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, get_args
 from typing import Literal as OneOf
 
 from kanon_db.catalog.entries import Publication
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import unknown
 from kanon_db.errors import NotFoundError
 from kanon_db.query.expressions import CATEGORIES, Category, Column, Type

@@ -8,9 +8,9 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import ServerError
 
 DEBIAN_ROOT = Path("/usr/lib/postgresql")

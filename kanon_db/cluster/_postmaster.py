@@ -9,14 +9,21 @@ import re
 import signal
 import socket
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Literal
 
 from kanon_db.cluster import _host
-from kanon_db.cluster.cluster_folder import LOG, SOCKET_NAME, ClusterFolder, Places, give
-from kanon_db.cluster.trusted_path import read_start, remove_entry
+from kanon_db.cluster.cluster_folder import (
+    LOG,
+    SOCKET_NAME,
+    ClusterFolder,
+    Places,
+    give,
+    read_start,
+    remove_entry,
+)
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import ServerError
 
 START_TIMEOUT = 600

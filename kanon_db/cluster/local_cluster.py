@@ -10,7 +10,6 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -27,8 +26,9 @@ from kanon_db.cluster.cluster_folder import (
     ClusterFolder,
     make_private,
     replace_file,
+    require_trusted,
 )
-from kanon_db.cluster.trusted_path import require_trusted
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import ServerError
 
 MEGABYTE = 1 << 20

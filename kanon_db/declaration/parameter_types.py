@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral
 from typing import Any, Final
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 
 Reader = Callable[[Any, str], Any]

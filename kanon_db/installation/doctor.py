@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal
 
 from psycopg import ConnectionInfo
@@ -12,6 +12,7 @@ from psycopg import ConnectionInfo
 import kanon_db
 from kanon_db.catalog.entries import EMPTY_CATALOG, OWNER, REFILL_CATALOG, published_schema
 from kanon_db.cluster.cluster_folder import ENVIRONMENT
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import EVERYBODY
 from kanon_db.errors import DatabaseError, PermissionDeniedError, ServerError
 from kanon_db.installation.extension import EXTENSION, PUBLISHED, is_available, read_version

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import kanon_db
 from kanon_db.catalog.entries import OWNER
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import EVERYBODY
 from kanon_db.errors import (
     InUseError,

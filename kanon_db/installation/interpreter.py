@@ -13,7 +13,6 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
@@ -21,8 +20,8 @@ from typing import Any, Final, Self, TypeAlias
 from psycopg import sql
 
 import kanon_db
-from kanon_db.cluster.cluster_folder import CONFIGURATION, ENVIRONMENT, NEW
-from kanon_db.cluster.trusted_path import require_trusted
+from kanon_db.cluster.cluster_folder import CONFIGURATION, ENVIRONMENT, NEW, require_trusted
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import ServerError
 from kanon_db.operations import operations
 from kanon_db.session import fetch_one

@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
 import psycopg
@@ -20,6 +19,7 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 
 import kanon_db
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import EVERYBODY, Operation, Parameter, ResultColumn
 from kanon_db.errors import InUseError, PermissionDeniedError, ServerError
 from kanon_db.installation.interpreter import package_digest, preamble, resource_directory

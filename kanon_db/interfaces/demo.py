@@ -9,7 +9,6 @@ import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from kanon_db.catalog.entries import published_schema
 from kanon_db.cluster.local_cluster import LocalCluster, default_directory
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import DuplicateError
 from kanon_db.installation.install import install
 from kanon_db.interfaces import console

@@ -6,7 +6,6 @@ import os
 import secrets
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -21,6 +20,7 @@ from kanon_db.catalog.attributes import KeepRule
 from kanon_db.catalog.entries import published_schema
 from kanon_db.catalog.names import looks_like_entity, require_plain
 from kanon_db.cluster.local_cluster import LocalCluster, default_directory
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import MAX_NAME_BYTES
 from kanon_db.errors import InvalidParameterError, KanonError
 from kanon_db.installation.install import install

@@ -18,7 +18,6 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from time import monotonic
@@ -35,6 +34,7 @@ from psycopg import sql
 
 import kanon_db.interfaces.backend  # noqa: F401  # before what it prepares for
 from kanon_db.algorithms.ground.computation import load_numba
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import DatabaseError, KanonError, ServerError
 from kanon_db.installation.service import ACTING, QUEUE, WORKER, login_dsn, require_service
 from kanon_db.interfaces.console import visible

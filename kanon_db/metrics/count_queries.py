@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from kanon_db.algorithms.ground.arrays import (
     WordArray,
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 
 

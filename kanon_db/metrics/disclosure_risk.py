@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from kanon_db.algorithms.ground.arrays import FloatArray
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 
 

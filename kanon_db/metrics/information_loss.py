@@ -7,7 +7,6 @@ Cells have NCP and GCP ([FF] Section 3, [OB]); suppression has the quality measu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +27,7 @@ from kanon_db.algorithms.recoding.generalized_cells import (
     cells_of_classes,
 )
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 
 

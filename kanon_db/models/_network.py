@@ -6,13 +6,14 @@ import hashlib
 import json
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from math import prod
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]

@@ -7,7 +7,7 @@ often somebody's presence can be guessed all the same.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from fractions import Fraction
 from functools import lru_cache
 from math import exp, inf, isqrt, log, log1p, sqrt
@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InfeasibleError, InvalidParameterError, ServerError
 from kanon_db.models._network import Float32Array
 from kanon_db.models.request import Budget

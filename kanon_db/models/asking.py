@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.catalog.entries import ask_model, find_publication, require_whole
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration.shown import ShownResult
 from kanon_db.errors import BudgetError, InvalidParameterError, ReplacedError, ServerError
 from kanon_db.models._network import Encoding, Float32Array, Member, logits

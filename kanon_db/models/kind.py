@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray
 from kanon_db.catalog.entries import Publication, Source, ask_model, published_schema
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InfeasibleError, InvalidParameterError, SchemaMismatchError
 from kanon_db.models import methods
 from kanon_db.models._network import Encoding, Feature, FeatureKind, Float32Array, logits

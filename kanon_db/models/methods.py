@@ -6,7 +6,7 @@ Membership is measured here, since which member was trained on whom is forgotten
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from importlib.util import find_spec
 from typing import Final
@@ -15,6 +15,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
 from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import ServerError
 from kanon_db.models._network import Float32Array, Member, TrainingSettings, logits
 from kanon_db.models._training import parts_of, train

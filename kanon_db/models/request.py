@@ -6,10 +6,11 @@ SQL, Python and the command line import this module, so it imports nothing heavy
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final, Literal
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import (
     FLAG,
     NAMES,

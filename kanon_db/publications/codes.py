@@ -22,7 +22,6 @@ changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -37,6 +36,7 @@ from kanon_db.algorithms.ground.arrays import (
     hash_numbers,
 )
 from kanon_db.catalog.names import free_column_name
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import VerificationError
 from kanon_db.publications.relations import StagedRelations
 from kanon_db.publications.results import Check

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from fractions import Fraction
 from itertools import pairwise
 from math import inf
@@ -23,6 +23,7 @@ from kanon_db.catalog.entries import (
     require_whole,
 )
 from kanon_db.catalog.sources import open_source_of, require_readable
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import unknown
 from kanon_db.errors import InfeasibleError, InvalidParameterError, SchemaMismatchError
 from kanon_db.publications.draws import check_draws

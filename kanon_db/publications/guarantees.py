@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from fractions import Fraction
 from math import ceil
 from typing import Any, Final, Protocol, Self
@@ -21,6 +21,7 @@ from kanon_db.algorithms.ground.computation import Proof
 from kanon_db.algorithms.ground.exact_numbers import exact_text
 from kanon_db.algorithms.recoding import Microdata
 from kanon_db.catalog.entries import Publication, Source
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.publish_request import PublishRequest
 from kanon_db.publications.results import WAITING_CLAUSE, Check, Remark

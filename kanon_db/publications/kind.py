@@ -11,7 +11,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from math import inf
 from types import ModuleType
@@ -23,6 +23,7 @@ from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
 from kanon_db.algorithms.ground.computation import Proof, Pulse
 from kanon_db.catalog.entries import Publication, Source
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.count_queries import CountErrors, CountQuery, exact_counts, random_queries
 from kanon_db.publications.guarantees import Guarantee, InferenceBound

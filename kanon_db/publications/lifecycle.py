@@ -12,11 +12,12 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kanon_db.catalog.entries import Publication, Source, published_schema, run_errand
 from kanon_db.catalog.names import is_plain
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import (
     DatabaseError,
     DuplicateError,

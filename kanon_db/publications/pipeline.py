@@ -16,7 +16,7 @@ import os
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
@@ -24,6 +24,7 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import IntArray, give_back, order_of, taken
 from kanon_db.catalog.entries import Publication, Source, published_schema, run_errand
 from kanon_db.catalog.sources import open_source, require_unchanged
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InfeasibleError, InvalidParameterError, RiskError
 from kanon_db.publications.draws import require_drawable, write_draws
 from kanon_db.publications.guarantees import (

@@ -7,10 +7,11 @@ and the command line read this module, so it imports nothing heavy.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from kanon_db.catalog.names import PUBLICATION
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import (
     FLAG,
     NAMES,

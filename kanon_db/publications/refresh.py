@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from kanon_db.catalog.entries import (
@@ -21,6 +21,7 @@ from kanon_db.catalog.entries import (
     run_errand,
 )
 from kanon_db.catalog.sources import open_source_of, require_unchanged
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import parameters_of, read_request
 from kanon_db.declaration.shown import ShownResult
 from kanon_db.errors import (

@@ -7,13 +7,14 @@ publishing role may fill and read. The server makes rows from codes, in any orde
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.catalog.entries import run_errand
+from kanon_db.dataclasses import dataclass
 from kanon_db.publications.results import Check
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.protocol import Value, temporary_table

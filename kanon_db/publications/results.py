@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import sqrt
 from typing import Any, Final, NamedTuple
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration.shown import ShownResult
 from kanon_db.errors import VerificationError
 

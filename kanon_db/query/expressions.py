@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal, localcontext
 from functools import cached_property, lru_cache
-from operator import attrgetter
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar, dataclass_transform
 from typing import Literal as OneOf
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import UnsupportedQueryError
 
 ALLOWED: Final = (
@@ -112,31 +112,15 @@ Part = TypeVar("Part", bound="Expression")
 class Expression:
     """The base of all expressions, each of which is a frozen dataclass."""
 
-    # Expressions are equal if their classes and fields are. Comparison is written once, here, since
-    # a first estimate would wait while it is compiled for each class.
-
     __match_args__: ClassVar[tuple[str, ...]] = ()
-    _content: ClassVar[attrgetter[object]]
-    """Reads all fields: a tuple, or the only field."""
 
     def __init_subclass__(cls) -> None:
-        dataclass(frozen=True, eq=False, repr=False)(cls)
-        cls._content = attrgetter(*cls.__match_args__)
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._content(self) == self._content(other)
-
-    def __hash__(self) -> int:
-        return hash(self._content(self))
+        dataclass(frozen=True)(cls)
 
     @cached_property
     def attributes(self) -> frozenset[str]:
         """The publication's columns that it depends on."""
         return frozenset[str]().union(*(part.attributes for part in children(self)))
-
-    def __repr__(self) -> str:
-        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
-        return f"{type(self).__name__}({fields})"
 
 
 class Literal(Expression):
@@ -153,7 +137,7 @@ class Name(Expression):
 
     parts: tuple[str, ...]
     # Where it stands in the query; names are equal wherever they stand
-    position: int | None = field(default=None, kw_only=True)
+    position: int | None = field(default=None, kw_only=True, compare=False, repr=False)
 
 
 class Constant(Expression):

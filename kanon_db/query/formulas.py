@@ -6,11 +6,12 @@ import json
 import math
 import operator as operators
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import InitVar, field, replace
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration.shown import ShownResult
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query import expressions as ex
@@ -35,7 +36,7 @@ _LITTLE: Final = 0.1
 """The part of a number by which it may be off where an answer tells it all the same."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Estimated(ShownResult):
     """The answer to one aggregate; see docs/understand/estimation.md."""
 
@@ -293,7 +294,7 @@ def _holds(
     raise TypeError(f"{type(condition).__name__} is not checked")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Calculated:
     """A number with its bounds, infinite where none is certain."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, Self
 from typing import Literal as OneOf
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Column, Query
 
@@ -62,7 +62,7 @@ class Quotes(Protocol):
         """Quote a name, or several joined by dots (schema, relation)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BucketTables:
     """The published relations of a bucketization; every name is quoted, safe in statements."""
 

@@ -6,7 +6,6 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
@@ -17,6 +16,7 @@ from kanon_db.algorithms.ground.arrays import BoolArray
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.answers.estimates import measure_usefulness
 from kanon_db.catalog.entries import Publication, Source, require_harmless
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError, NotFoundError, SchemaMismatchError
 from kanon_db.figures import FigureRule, stricter
 from kanon_db.metrics.count_queries import CountErrors

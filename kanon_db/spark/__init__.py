@@ -9,10 +9,11 @@ Whatever needs no cluster is the code of PostgreSQL's publications, which reads 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import (
     REQUIRED,
     TEXT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
 from kanon_db.catalog.entries import Publication
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import SchemaMismatchError
 from kanon_db.publications.buckets.learned_weights import RecordWeights, WeighedSlots
 from kanon_db.publications.codes import (

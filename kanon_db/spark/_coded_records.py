@@ -7,7 +7,6 @@ is estimated from small sketches, since counting them would be one more pass ove
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -18,6 +17,7 @@ from kanon_db.algorithms.generalization import CutDomains, PartTree, gap_cut, me
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from kanon_db.algorithms.recoding import Constraint
 from kanon_db.algorithms.recoding.microdata import Attribute
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import (
     InfeasibleError,
     InvalidParameterError,

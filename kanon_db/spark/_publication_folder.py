@@ -14,12 +14,13 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 from urllib.parse import urlsplit
 
 from kanon_db.catalog.entries import Publication, find_flaw
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration.shown import plain
 from kanon_db.errors import (
     InUseError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
@@ -23,6 +23,7 @@ from kanon_db.answers.rows.cell_evidence import CellEvidence, KnownTypes, TriedC
 from kanon_db.answers.rows.pieces import Pieces
 from kanon_db.catalog.entries import Publication, changed
 from kanon_db.catalog.published_types import PublishedTypes
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.rows.cell_columns import (

@@ -13,7 +13,6 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -24,6 +23,7 @@ from sqlglot import exp
 from kanon_db.catalog.attributes import COARSE
 from kanon_db.catalog.entries import Source
 from kanon_db.catalog.source_checks import check_roles, require_fitting
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError, NotFoundError, SchemaMismatchError
 from kanon_db.operations import RegisterRequest
 from kanon_db.session.progress import Progress, Reporter, Watcher

@@ -16,12 +16,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError, NotFoundError, ServerError
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from kanon_db.catalog.entries import Publication
 from kanon_db.catalog.source_checks import MOST_RECORDS, warn_of_recurring, warn_of_values
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import parameters_of, read_request
 from kanon_db.errors import SchemaMismatchError, ServerError
 from kanon_db.operations import RegisterRequest

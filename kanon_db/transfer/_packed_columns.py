@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Generic, Self, TypeVar
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
+from kanon_db.dataclasses import dataclass
 from kanon_db.heartbeat import beat
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.transfer.columns import ColumnType

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Self
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.transfer.coded_columns import CodedRecords
 from kanon_db.transfer.columns import ColumnType, label_of

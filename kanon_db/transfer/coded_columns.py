@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Self
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import IntArray, taken
+from kanon_db.dataclasses import dataclass
 from kanon_db.session.protocol import Session, fetch_one, shared, temporary_table
 from kanon_db.transfer._packed_columns import (
     Ends,

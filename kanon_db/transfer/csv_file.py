@@ -16,10 +16,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self, TextIO
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import MAX_NAME_BYTES
 from kanon_db.errors import InvalidParameterError, NotFoundError
 

@@ -10,13 +10,14 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Final, NoReturn, TextIO
 
 import psycopg
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import MAX_NAME_BYTES
 from kanon_db.declaration.parameter_types import read_object
 from kanon_db.declaration.shown import ShownResult

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import date
 from typing import Final
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 
 MOMENT: Final = "timestamp with time zone"

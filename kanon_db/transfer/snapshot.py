@@ -6,9 +6,10 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import (
     DatabaseError,
     InfeasibleError,

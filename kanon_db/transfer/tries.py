@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, NamedTuple, Protocol
 from typing import Literal as OneOf
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import VerificationError
 from kanon_db.query import expressions as ex
 from kanon_db.query.layout import Lookup

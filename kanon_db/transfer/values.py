@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Final, Literal, NamedTuple, Self
 
@@ -16,6 +15,7 @@ from kanon_db.algorithms.ground.arrays import (
     IntArray,
     sort_keys,
 )
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import SchemaMismatchError
 from kanon_db.session.protocol import Session, Value, fetch_one, temporary_table
 from kanon_db.transfer.columns import ColumnType, fix_labels, label

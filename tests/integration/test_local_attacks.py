@@ -18,9 +18,14 @@ from pathlib import Path
 
 import pytest
 
-from kanon_db.cluster.cluster_folder import SHARED_HOME, replace_file
+from kanon_db.cluster.cluster_folder import (
+    SHARED_HOME,
+    read_start,
+    remove_entry,
+    replace_file,
+    require_trusted,
+)
 from kanon_db.cluster.local_cluster import LocalCluster, default_directory
-from kanon_db.cluster.trusted_path import read_start, remove_entry, require_trusted
 from kanon_db.errors import ServerError
 from kanon_db.installation.interpreter import _copy_environment
 

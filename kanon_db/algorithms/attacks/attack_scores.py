@@ -5,7 +5,6 @@ Records with rare pairs of values are found too, to be scored separately.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Self
 
@@ -20,6 +19,7 @@ from kanon_db.algorithms.ground.arrays import (
     sort_keys,
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.dataclasses import dataclass
 
 
 @dataclass(frozen=True, eq=False)

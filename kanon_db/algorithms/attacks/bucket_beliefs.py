@@ -7,7 +7,7 @@ have beside them. The minimality attack (Wong et al. 2007) names who opened or c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import permutations
 from typing import Final, Self
 
@@ -25,6 +25,7 @@ from kanon_db.algorithms.ground.arrays import (
     sort_keys,
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.dataclasses import dataclass
 
 
 @dataclass(frozen=True, eq=False)

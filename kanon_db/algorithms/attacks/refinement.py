@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
 from typing import Final
@@ -15,6 +14,7 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.generalized_cells import Ranges, RowClasses
 from kanon_db.algorithms.suppression import PatternSet
+from kanon_db.dataclasses import dataclass
 
 
 @dataclass(frozen=True, eq=False)

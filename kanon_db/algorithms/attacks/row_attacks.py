@@ -6,7 +6,6 @@ The former is a deFinetti attack (Kifer 2009), the latter downcoding (Cohen 2022
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -22,6 +21,7 @@ from kanon_db.algorithms.ground.arrays import (
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.generalized_cells import Ranges, RowClasses, Sets, ends_of
+from kanon_db.dataclasses import dataclass
 
 
 def spread_values(

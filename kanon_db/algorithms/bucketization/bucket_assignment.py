@@ -8,7 +8,7 @@ Anatomy.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import pairwise
 from typing import Final, Protocol
 
@@ -32,6 +32,7 @@ from kanon_db.algorithms.ground.arrays import (
     taken,
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 

@@ -8,7 +8,7 @@ bucket by bucket.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Final, Self, TypeVar
@@ -26,6 +26,7 @@ from kanon_db.algorithms.ground.arrays import (
     taken,
 )
 from kanon_db.algorithms.ground.computation import kernel
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 
 MAX_RECORDS = 2**48

@@ -7,7 +7,7 @@ the proof.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Final, TypeAlias
 
@@ -40,6 +40,7 @@ from kanon_db.algorithms.ground.computation import (
     kernel,
     n_cores,
 )
+from kanon_db.dataclasses import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ are the edges of a bipartite multigraph between the values of both, and buckets 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -19,6 +18,7 @@ from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, Integer, order_of, taken
 from kanon_db.algorithms.ground.computation import Proof, Pulse, inlined, kernel
+from kanon_db.dataclasses import dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil, isfinite
 from typing import Final, Literal, get_args
@@ -25,6 +25,7 @@ from kanon_db.algorithms.bucketization.two_size import anatomy, joint_problem, t
 from kanon_db.algorithms.ground.arrays import BoolArray, IntArray
 from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse
 from kanon_db.algorithms.ground.solver import HIGHS, LinearModel, Solution, solve, solve_problem
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 

@@ -8,7 +8,7 @@ floating point ``0.29 * 100`` is 28.999…, whose floor is one short.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
@@ -27,6 +27,7 @@ from kanon_db.algorithms.ground.exact_numbers import (
     round_down,
     round_up,
 )
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import IneligibleError, InvalidParameterError
 
 _SIZES_PER_BLOCK = 64

@@ -7,7 +7,7 @@ each of a few hundred pairs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from kanon_db.algorithms.bucketization.buckets import BucketSetting, record_coun
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.ground.arrays import IntArray, SmallIntArray
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, inlined, innermost
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
 
 

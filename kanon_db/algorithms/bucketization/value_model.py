@@ -14,7 +14,6 @@ on buckets that were not learned from.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 from typing import Final, NamedTuple, Self
@@ -31,6 +30,7 @@ from kanon_db.algorithms.ground.arrays import (
     SingleArray,
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, kernel, n_cores
+from kanon_db.dataclasses import dataclass
 
 MOST_VALUES: Final = 128
 """Of more sensitive values nothing is learned: a model would take too long."""
@@ -322,7 +322,7 @@ def learn(
     if gains[best] < _CONVINCING or _first_order(model, held_out) < _SIGNIFICANT:
         return None
     scaled = (np.float32(_SCALES[best]) * model._effects).astype(np.float32)
-    return replace(model, _effects=scaled, gain=float(gains[best]) / held_out.n_records)
+    return ValueModel(model._features, scaled, model._prior, gains[best] / held_out.n_records)
 
 
 def _seed(random: np.random.Generator) -> np.uint64:

@@ -7,7 +7,6 @@ assignment along which a view is published is drawn anew, at random ([FF] Sectio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol, Self
 
@@ -31,6 +30,7 @@ from kanon_db.algorithms.recoding.generalized_cells import (
 )
 from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata, check_k
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 from kanon_db.randomness import SeededRandom
 

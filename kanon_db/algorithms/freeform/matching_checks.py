@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -12,6 +11,7 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, IntArray, 
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, n_cores
 from kanon_db.algorithms.recoding.generalized_cells import NumberedCells, Ranges, Sets
 from kanon_db.algorithms.recoding.microdata import Microdata
+from kanon_db.dataclasses import dataclass
 
 _ORIGINALS_PER_CALL = 64
 _MATCHES_PER_CALL = 2**16

@@ -5,7 +5,7 @@ A minimum-cost flow ([FF] Section 8) finds the graph of the least sum of weights
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from math import ceil, comb, isfinite
@@ -45,6 +45,7 @@ from kanon_db.algorithms.ground.solver import (
 )
 from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Microdata, check_k
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 MAX_MATCHES = 2**17

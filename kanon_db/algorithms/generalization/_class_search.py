@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import BoolArray, IntArray, Integer, WordArray
 from kanon_db.algorithms.ground.computation import Pulse, kernel
 from kanon_db.algorithms.recoding.loss import NULL, ExactLoss
+from kanon_db.dataclasses import dataclass
 
 _BITS = 64
 

@@ -5,7 +5,6 @@ It also defines :class:`Generalization`, the result of every method, and recomme
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.class_growth import LeftOverRule, RecordPool, grow_classes
 from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Microdata, Sorting, check_k, sort_order
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 
 

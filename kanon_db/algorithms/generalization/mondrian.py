@@ -6,7 +6,6 @@ A table too large for one machine is cut into parts by counts alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Literal, NamedTuple, Self, get_args
 
@@ -24,6 +23,7 @@ from kanon_db.algorithms.ground.arrays import (
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, kernel
 from kanon_db.algorithms.recoding.loss import Ncp, Units
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata, check_k
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 
 MedianCut = Literal["strict", "relaxed"]

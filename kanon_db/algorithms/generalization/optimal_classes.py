@@ -7,7 +7,6 @@ that classes of neighbors, and single ones around some of them, suffice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import Literal, NamedTuple, Self, get_args
 
@@ -36,6 +35,7 @@ from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse, inli
 from kanon_db.algorithms.ground.solver import HIGHS, solve_problem
 from kanon_db.algorithms.recoding.loss import NULL, ExactLoss, Loss
 from kanon_db.algorithms.recoding.microdata import Microdata, Sorting, check_k, sort_order
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 
 MOST_RECORDS = 15

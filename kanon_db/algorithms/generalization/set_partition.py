@@ -5,7 +5,6 @@ HiGHS solves the restricted master problem; an exact search over given classes p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
@@ -29,6 +28,7 @@ from kanon_db.algorithms.ground.arrays import (
 )
 from kanon_db.algorithms.ground.computation import Proof, Pulse, kernel
 from kanon_db.algorithms.ground.solver import new_solver, run
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 
 _DONE, _PAUSED = 0, 1

@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property, update_wrapper
 from math import inf
@@ -32,6 +31,7 @@ from typing import (
     overload,
 )
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.heartbeat import no_heartbeat
 
 if TYPE_CHECKING:

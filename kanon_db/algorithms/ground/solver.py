@@ -31,7 +31,6 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain
 from math import inf
 from pathlib import Path
@@ -43,6 +42,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
 from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +32,7 @@ from kanon_db.algorithms.recoding.changing_classes import (
 )
 from kanon_db.algorithms.recoding.loss import Ncp, Units
 from kanon_db.algorithms.recoding.microdata import is_first_of_equal
+from kanon_db.dataclasses import dataclass
 
 _COLD_SHARE = 0.05  # of the proposals come last, without any heat
 _PROPOSALS_PER_CALL = 2**13  # some milliseconds

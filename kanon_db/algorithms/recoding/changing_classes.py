@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Final, Literal, NamedTuple
 
@@ -27,6 +27,7 @@ from kanon_db.algorithms.ground.arrays import (
 )
 from kanon_db.algorithms.ground.computation import kernel
 from kanon_db.algorithms.recoding.loss import Ncp
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import IneligibleError, InvalidParameterError
 
 _BITS = 64

@@ -7,7 +7,7 @@ and :func:`distribution_of_ranges`. How far it is followed, :func:`trust` says.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
@@ -25,6 +25,7 @@ from kanon_db.algorithms.ground.arrays import (
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+from kanon_db.dataclasses import dataclass
 
 Value = TypeVar("Value")
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import lcm
 from typing import Literal, NamedTuple
@@ -24,6 +24,7 @@ from kanon_db.algorithms.ground.arrays import (
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+from kanon_db.dataclasses import dataclass
 
 Loss = Literal["ncp", "binary"]
 

@@ -6,7 +6,6 @@ It also orders attributes and records so that similar records are close ([OB] Se
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, Self, get_args
 
 import numpy as np
@@ -20,6 +19,7 @@ from kanon_db.algorithms.ground.arrays import (
     order_of,
     sort_keys,
 )
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 _TIMES: Final = 3.0

@@ -7,13 +7,13 @@ share people, and whether one release only coarsens another.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Self
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray, Integer
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 
 NOWHERE: Final = -1

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from kanon_db.algorithms.bucketization.bucket_assignment import Permuter
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, IntArray
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 
 NEW: Final = -1

@@ -7,7 +7,6 @@ left.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from typing import Literal
@@ -30,6 +29,7 @@ from kanon_db.algorithms.releases.bucket_releases import (
     components_of,
     possible_values,
 )
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 
 

@@ -6,7 +6,6 @@ Two classes that one person fits become one bucket, so that rows are measured as
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -24,6 +23,7 @@ from kanon_db.algorithms.ground.arrays import (
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
 from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
 from kanon_db.algorithms.releases.bucket_releases import BucketRelease, in_steps
+from kanon_db.dataclasses import dataclass
 
 MOST_PAIRS: Final = 20_000_000
 """Most pairs of a combination of quasi-identifiers and a class in memory."""

@@ -6,7 +6,6 @@ other records.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
 from typing import Final, TypeAlias
@@ -26,6 +25,7 @@ from kanon_db.algorithms.ground.arrays import (
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.algorithms.suppression.pattern_vectors import PatternSet, Permuting
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 _MOST_CODES: Final = 2**31

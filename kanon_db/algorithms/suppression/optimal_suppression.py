@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil, isfinite
 from typing import Literal, get_args
@@ -40,6 +40,7 @@ from kanon_db.algorithms.suppression.greedy_suppression import (
     identical_rows,
 )
 from kanon_db.algorithms.suppression.pattern_vectors import PatternSet
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Protocol
 
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, IntArray
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 
 Weight = int | float | str | Fraction

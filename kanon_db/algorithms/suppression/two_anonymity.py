@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, cycle
 from typing import Final
@@ -20,6 +19,7 @@ from kanon_db.algorithms.suppression.optimal_suppression import (
     usable_instances,
 )
 from kanon_db.algorithms.suppression.pattern_vectors import PatternSet
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError, ServerError
 
 MOST_RECORDS: Final = 60

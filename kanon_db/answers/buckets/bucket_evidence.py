@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 from typing import Any, Final, NamedTuple
 
@@ -34,6 +34,7 @@ from kanon_db.answers.buckets.slots import (
 from kanon_db.answers.plan import Plan
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.answers.value_ranks import ExactValues
+from kanon_db.dataclasses import dataclass
 from kanon_db.publications.buckets.learned_weights import (
     ChosenValues,
     RecordWeights,

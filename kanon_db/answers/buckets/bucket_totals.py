@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from kanon_db.answers.buckets.ranked_counts import RankedSums
 from kanon_db.answers.buckets.slots import Grouping, Mask, Outcomes, Slots, ValueOutcomes
 from kanon_db.answers.plan import Plan
 from kanon_db.answers.value_ranks import ExactValues
+from kanon_db.dataclasses import dataclass
 from kanon_db.publications.buckets.learned_weights import WeighedRecords
 from kanon_db.publications.buckets.tallies import (
     GroupCounts,

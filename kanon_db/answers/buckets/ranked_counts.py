@@ -7,12 +7,12 @@ its counts: these change only at the ranks that the bucket has.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
+from kanon_db.dataclasses import dataclass
 from kanon_db.publications.buckets.tallies import (
     GroupCounts,
     Margin,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, reduce
 from math import prod
 from typing import Any, Final, NamedTuple
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
 from kanon_db.answers.plan import is_combination
+from kanon_db.dataclasses import dataclass
 from kanon_db.publications.codes import Chunk, StoredColumn
 from kanon_db.query import expressions as ex
 from kanon_db.query.layout import Side

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, cached_property, partial
 from math import prod
 from typing import Any, Final, Protocol
@@ -13,6 +13,7 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.recoding.generalized_cells import Axis, fill_hidden
 from kanon_db.answers.rows.pieces import Pieces, Unit
+from kanon_db.dataclasses import dataclass
 from kanon_db.publications.rows.cell_columns import (
     Cells,
     Flags,

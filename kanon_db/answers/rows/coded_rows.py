@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -23,6 +23,7 @@ from kanon_db.answers.rows.cell_evidence import (
 )
 from kanon_db.answers.rows.pieces import Summed, Unit
 from kanon_db.answers.scope import OpenQuery
+from kanon_db.dataclasses import dataclass
 from kanon_db.publications.rows.cell_columns import (
     MOST_LISTED,
     Flags,

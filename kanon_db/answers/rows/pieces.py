@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from kanon_db.answers.likelihoods import (
     MOST_GROUPED,
@@ -16,6 +15,7 @@ from kanon_db.answers.likelihoods import (
     most_listed,
     names_of,
 )
+from kanon_db.dataclasses import dataclass
 from kanon_db.query import expressions as ex
 from kanon_db.query.layout import CellLayout, condition_of, is_vague
 from kanon_db.query.ranges import may_fail

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -16,6 +16,7 @@ from kanon_db.answers.rows.cell_evidence import MOST_COMBINED, CellEvidence, Tri
 from kanon_db.answers.rows.pieces import Pieces
 from kanon_db.catalog.entries import Publication
 from kanon_db.catalog.published_types import cell_layout, read_estimator
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InfeasibleError
 from kanon_db.publications.codes import SIZES_OF_CLASSES
 from kanon_db.publications.rows.cell_columns import (

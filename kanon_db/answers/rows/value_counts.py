@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -27,6 +27,7 @@ from kanon_db.answers.rows.coded_rows import (
     refusing,
 )
 from kanon_db.answers.scope import OpenQuery
+from kanon_db.dataclasses import dataclass
 from kanon_db.publications.rows.cell_columns import Cells, Truths
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Measure, Query

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -27,6 +27,7 @@ from kanon_db.algorithms.ground.computation import Proof, Pulse
 from kanon_db.algorithms.releases.m_invariance import NEW, renew
 from kanon_db.algorithms.releases.m_invariance import MInvariantRelease as Dealt
 from kanon_db.catalog.entries import Publication
+from kanon_db.dataclasses import dataclass
 from kanon_db.publications.buckets import methods
 from kanon_db.publications.buckets.methods import CombinedValues, SensitiveValues
 from kanon_db.publications.buckets.request import BucketRequest

@@ -7,7 +7,6 @@ each bucket match, and from what the matching records weigh.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -22,6 +21,7 @@ from kanon_db.algorithms.ground.arrays import (
     unpack_levels,
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.count_queries import CountErrors, CountQuery, exact_counts
 from kanon_db.publications.buckets.learned_weights import (

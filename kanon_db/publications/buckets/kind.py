@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -22,6 +22,7 @@ from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpec
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.sources import require_sensitive
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.buckets import assignment_methods
 from kanon_db.publications.buckets._derived_tables import (

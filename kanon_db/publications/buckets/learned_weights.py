@@ -6,13 +6,13 @@ See `kanon_db.publications.buckets.bucket_relations` for the table of weights.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, unpack_levels
+from kanon_db.dataclasses import dataclass
 from kanon_db.publications.codes import Chunk, CodeTables, Store
 from kanon_db.query.layout import BucketTables
 from kanon_db.session.protocol import Row

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,6 +26,7 @@ from kanon_db.algorithms.bucketization.privacy import (
 )
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, taken
 from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.dataclasses import dataclass
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.guarantees import (
     CORRELATIONS_NOT_COVERED,

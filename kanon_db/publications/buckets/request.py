@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import SECONDS, choice, json_object, options, parameter, whole
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.publish_request import AnswerableRequest, solver_parameter

@@ -7,7 +7,7 @@ publishing. Afterwards, a digest of the rows tells whether the view is still the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +24,7 @@ from kanon_db.algorithms.freeform import (
 from kanon_db.algorithms.ground.arrays import giving_back
 from kanon_db.algorithms.recoding import Microdata, NumberedCells
 from kanon_db.catalog.entries import Publication, Source
+from kanon_db.dataclasses import dataclass
 from kanon_db.metrics.information_loss import measure_freeform
 from kanon_db.publications.freeform import methods
 from kanon_db.publications.freeform.request import FreeformRequest

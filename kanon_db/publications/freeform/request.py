@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Literal
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import FLAG, SECONDS, WEIGHTS, choice, options, parameter, whole
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.publish_request import AnswerableRequest, solver_parameter

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final, Literal, Self
 
@@ -13,6 +13,7 @@ from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.exact_numbers import exact_number
 from kanon_db.algorithms.recoding.changing_classes import Constraint
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import unknown
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.guarantees import SensitiveCounts, share_unbounded

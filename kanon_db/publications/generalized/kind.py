@@ -7,7 +7,7 @@ Verification uses the published view only.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ from kanon_db.algorithms.ground.computation import Proof, Pulse, n_cores
 from kanon_db.algorithms.recoding import Constraint, Microdata, cells_of_classes, distinct_cells
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.catalog.sources import require_sensitive
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.information_loss import class_ncp, measure_classes
 from kanon_db.publications.generalized import methods

@@ -8,11 +8,12 @@ that; see ``sql/24_entities.sql``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, number_as_seen
 from kanon_db.catalog.entries import Publication, Source, run_errand
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.relations import StagedRelations
 from kanon_db.session import Session, fetch_one

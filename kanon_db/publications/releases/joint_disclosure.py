@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
@@ -34,6 +34,7 @@ from kanon_db.algorithms.releases.row_releases import (
 )
 from kanon_db.catalog.entries import Source
 from kanon_db.catalog.published_types import cell_layout
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InfeasibleError, PermissionDeniedError, SchemaMismatchError
 from kanon_db.publications.kind import PublishedBuckets, PublishedClasses
 from kanon_db.publications.releases.ledger import (

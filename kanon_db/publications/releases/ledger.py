@@ -6,11 +6,12 @@ A finding says what a check of several releases found; see ``sql/23_releases.sql
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final
 
 from kanon_db.catalog.entries import run_errand
 from kanon_db.catalog.names import require_plain
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError, NotFoundError
 from kanon_db.session import Session
 from kanon_db.session.protocol import fetch_one

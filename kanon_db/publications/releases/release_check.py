@@ -9,7 +9,7 @@ and one of another sensitive attribute in the same buckets are allowed without a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any, Final
 
 from kanon_db.algorithms.releases.bucket_releases import coarsening
@@ -25,6 +25,7 @@ from kanon_db.catalog.entries import (
     run_errand,
     source_of,
 )
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import (
     InvalidParameterError,
     NotFoundError,

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +32,7 @@ from kanon_db.algorithms.recoding.generalized_cells import (
     SetDistributions,
 )
 from kanon_db.catalog.entries import Publication
+from kanon_db.dataclasses import dataclass
 from kanon_db.publications.codes import (
     HASHES,
     SIZES_OF_CLASSES,

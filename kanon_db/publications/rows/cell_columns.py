@@ -7,7 +7,7 @@ of them a condition is true.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Final, Protocol
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.recoding.generalized_cells import Axis, fill_hidden
+from kanon_db.dataclasses import dataclass
 from kanon_db.query import expressions as ex
 from kanon_db.query.layout import LEAST_DOUBT, CellDescription
 from kanon_db.query.ranges import MOST_VALUES, can_cover, divides

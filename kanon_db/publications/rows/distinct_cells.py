@@ -7,7 +7,6 @@ own range begins and ends in it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, Self, TypeVar
 
@@ -23,6 +22,7 @@ from kanon_db.algorithms.ground.arrays import (
     taken,
 )
 from kanon_db.catalog.names import free_column_name
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import VerificationError
 from kanon_db.publications.codes import Chunk, CodeTables, Store, StoredColumn, StoreWriter
 from kanon_db.publications.kind import Job

@@ -8,7 +8,7 @@ source; where cells are ranges, for the numbers from such a value up to the next
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple, Protocol, Self
 
@@ -41,6 +41,7 @@ from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.recoding.generalized_cells import Ranges, RowClasses, Sets
 from kanon_db.catalog.entries import Publication
 from kanon_db.catalog.published_types import cell_layout
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import SchemaMismatchError
 from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications.examination import AttackSession

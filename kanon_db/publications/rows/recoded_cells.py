@@ -11,7 +11,6 @@ import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, Self
 
@@ -23,6 +22,7 @@ from kanon_db.algorithms.recoding.generalized_cells import NumberedCells, Sets
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata, Taxonomy
 from kanon_db.catalog.attributes import BINNED, UNITS, Hierarchy
 from kanon_db.catalog.entries import Source
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import DatabaseError, SchemaMismatchError
 from kanon_db.publications.relations import StagedRelations
 from kanon_db.publications.rows.distinct_cells import CellColumn, CellTable, SourceColumns

@@ -8,7 +8,7 @@ source is read as codes, and the check that the original values lie in the cells
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final, Protocol, Self
 
@@ -28,6 +28,7 @@ from kanon_db.algorithms.recoding import Microdata, NumberedCells
 from kanon_db.algorithms.recoding.generalized_cells import MOST_CELLS
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import unknown
 from kanon_db.errors import TooFewError
 from kanon_db.publications.examination import AttackSession

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, number_as_seen, taken
 from kanon_db.catalog.entries import Publication
+from kanon_db.dataclasses import dataclass
 from kanon_db.publications.codes import StoredColumn
 from kanon_db.publications.guarantees import check_exposure, measure_exposure
 from kanon_db.publications.kind import Job

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Self
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.recoding.generalized_cells import Axis
 from kanon_db.catalog.entries import Publication, changed, require_codes
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import VerificationError
 from kanon_db.publications.codes import CodeTables, Store
 from kanon_db.publications.rows.cell_columns import (

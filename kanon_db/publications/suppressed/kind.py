@@ -6,7 +6,7 @@ Verification shares nothing with the algorithms: SQL finds out what the publishe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +15,7 @@ from kanon_db.algorithms.attacks import Deductions, deduce_from_patterns
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
 from kanon_db.algorithms.suppression import LEFT_OVER, PatternSet, Suppression, classes_of
 from kanon_db.catalog.entries import Publication, Source
+from kanon_db.dataclasses import dataclass
 from kanon_db.metrics.information_loss import RowTypeDiversity
 from kanon_db.publications.guarantees import Guarantee, summed, times_of
 from kanon_db.publications.kind import (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +14,7 @@ from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.suppression import PatternSet, all_patterns, expand_rules, parse_patterns
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.catalog.sources import open_source
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.kind import MethodResult
 from kanon_db.publications.rows.row_kind import weights_of, weights_of_columns

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
+from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import (
     NAMES,
     RELATION,

@@ -8,7 +8,6 @@ assigns it to the same one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -22,6 +21,7 @@ from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.bucketization.cell_assignment import CutTree
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray, sort_keys
 from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.dataclasses import dataclass
 from kanon_db.publications.buckets import methods
 from kanon_db.publications.buckets.assignment_methods import CellSearch
 from kanon_db.publications.buckets.bucket_relations import number_buckets

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -32,6 +31,7 @@ from kanon_db.algorithms.bucketization.value_model import (
 )
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray
 from kanon_db.catalog.entries import Publication, Source
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InfeasibleError, InvalidParameterError, ServerError
 from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications.buckets.bucket_measurement import attack_buckets, evaluate_buckets

@@ -6,7 +6,7 @@ Segments are runs of the sorted records; each is searched where its records are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -18,6 +18,7 @@ from kanon_db.algorithms.ground.computation import UNLIMITED
 from kanon_db.algorithms.recoding import Microdata
 from kanon_db.algorithms.recoding.microdata import Attribute
 from kanon_db.catalog.entries import Publication, Source
+from kanon_db.dataclasses import dataclass
 from kanon_db.publications.freeform import methods
 from kanon_db.publications.freeform.kind import (
     SAME_ROWS,

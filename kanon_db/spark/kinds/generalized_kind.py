@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from math import inf
@@ -23,6 +23,7 @@ from kanon_db.algorithms.recoding.changing_classes import ineligible
 from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Attribute
 from kanon_db.catalog.entries import Publication
+from kanon_db.dataclasses import dataclass
 from kanon_db.publications.generalized import methods
 from kanon_db.publications.generalized.class_constraints import (
     ClassConstraints,

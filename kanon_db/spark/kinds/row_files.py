@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -19,6 +18,7 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray
 from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
 from kanon_db.algorithms.recoding.microdata import Attribute
 from kanon_db.catalog.entries import Publication, Source
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InfeasibleError
 from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications import KINDS

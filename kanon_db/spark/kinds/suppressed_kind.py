@@ -6,7 +6,6 @@ A type of row is a combination of quasi-identifiers, with the number of records 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from operator import and_
@@ -25,6 +24,7 @@ from kanon_db.algorithms.suppression import (
     join_left_over,
 )
 from kanon_db.catalog.entries import Publication
+from kanon_db.dataclasses import dataclass
 from kanon_db.errors import InfeasibleError
 from kanon_db.publications.kind import MethodResult, Written
 from kanon_db.publications.results import Examination
