@@ -30,6 +30,10 @@ from kanon_db.algorithms.ground.arrays import (
 USUAL: Final = 0.1
 """The standard deviation of correlations with a half of the records, before any is seen."""
 
+_TIMES_OF_SEVERAL: Final = 2.0
+"""How many times its square is assumed of what does not show, where several attributes share
+buckets: what varies between these is then a few combinations of values that were left over."""
+
 _LOOKED_AT: Final = 40_000
 """Records, about, of which as many are enough."""
 
@@ -113,35 +117,42 @@ class HiddenDependence:
             slopes = of_values.T @ of_further @ inverse
             between = between - slopes @ of_further.T @ of_values
             of_values = of_values - of_further @ slopes.T
-        inside, apart = np.empty((2, _SETS))
-        products = np.empty((counts.shape[1], _SETS))
+        totals = counts.sum(axis=0)
+        self._scale = 1 / np.sqrt(np.maximum(totals, 1))[:, np.newaxis]
+        scales = self._scale * self._scale.T
+        parts, self._directions = np.linalg.eigh(between * scales)
+        self._between = np.maximum(parts, 0.0)
+        squared = (of_values @ (self._scale * self._directions)) ** 2
+        inside = np.empty(_SETS)
+        products, by_chance = np.empty((2, counts.shape[1], _SETS))
         for some in (slice(at, at + _SETS_AT_ONCE) for at in range(0, _SETS, _SETS_AT_ONCE)):
             marked = _add_up(self._marks[some], sample.starts[:-1], axis=1).T.astype(np.float64)
             of_buckets = np.einsum("bs,bs,b->s", marked, marked, 1 / np.maximum(sizes, 1))
             inside[some] = marked.sum(axis=0) - of_buckets
             off = _in_cells(marked, sizes, firsts)
             products[:, some] = of_values.T @ off
-            apart[some] = np.einsum("bs,bs->s", off, off)
+            # Where values go with no records, a sum of products is as large as its parts are.
+            by_chance[:, some] = squared.T @ (off * off)
         varies = inside >= _LEAST_INSIDE
         self._marks, self._named = self._marks[varies], self._named[varies]
         self._noise = inside[varies] / max(sample.n_records - sizes.size, 1)
-        products = products[:, varies]
-        # Buckets that lie in smaller cells than those found differ more than draws from one do.
-        between_buckets = apart[varies] / max(sizes.size - firsts.size, 1)
-        self._further = np.maximum(between_buckets / self._noise, 1.0)
-        totals = counts.sum(axis=0)
-        self._scale = 1 / np.sqrt(np.maximum(totals, 1))[:, np.newaxis]
-        scales = self._scale * self._scale.T
-        parts, self._directions = np.linalg.eigh(between * scales)
-        self._between = np.maximum(parts, 0.0)
-        self._products = self._scale * products
+        self._products = self._scale * products[:, varies]
+        between_buckets = np.broadcast_to(self._between[:, np.newaxis], by_chance[:, varies].shape)
+        self._most = between_buckets**2 * self._n_records * self._noise
+        tells = between_buckets * self._n_records > _TELLS
+        draws = np.zeros(tells.shape)  # 1 on average, where buckets are drawn from their cell
+        np.divide(by_chance[:, varies], between_buckets * self._noise, out=draws, where=tells)
+        self._chance = np.full(tells.shape, np.inf)
+        np.divide(draws, between_buckets * self._n_records, out=self._chance, where=tells)
         self._inside = (np.diag(totals) - self._shares.T @ counts) * scales
         self._typical = self._weigh_directions(totals, random)
+        self._unseen = (_TIMES_OF_SEVERAL if beside else 1.0) * USUAL**2
         # A half of the records varies by a quarter of their number.
         self._halves = 4 * self._noise
         usual = USUAL**2 * self._halves
         heard = usual / (usual + self._chance)
-        self._information = _WORTH / max(usual.size, 1) * heard**2
+        # A set of which all buckets have as much does not show, whatever it goes with.
+        self._information = _WORTH / max(usual.size, 1) * heard**2 * np.minimum(draws, 1.0)
 
     def _weigh_directions(self, totals: IntArray, random: np.random.Generator) -> FloatArray:
         """Return which part of the variance of ranges of values each direction has, on average."""
@@ -170,20 +181,11 @@ class HiddenDependence:
             products = products - (self._directions * self._between) @ self._directions.T @ slopes
         chance = self._chance
         tells = np.isfinite(chance)
-        most = self._between[:, np.newaxis] ** 2 * self._n_records * self._noise
         seen = (self._directions.T @ products) ** 2
-        seen = np.divide(seen, most, out=np.zeros_like(seen), where=tells)
+        seen = np.divide(seen, self._most, out=np.zeros_like(seen), where=tells)
         squares = np.where(tells, np.minimum(seen, 1 + chance) - chance, 0.0)
         of_halves: FloatArray = squares / self._halves
         return of_halves
-
-    @property
-    def _chance(self) -> FloatArray:
-        """What is seen, on average, of correlations of 0, squared; (n_directions, n_sets)."""
-        varying = (self._between * self._n_records)[:, np.newaxis]
-        chance: FloatArray = np.full((varying.size, self._further.size), np.inf)
-        np.divide(self._further, varying, out=chance, where=varying > _TELLS)
-        return chance
 
     def strengths(self, weigh: Weigh | None = None) -> FloatArray:
         """Return the standard deviation of correlations inside of buckets, for each column.
@@ -193,7 +195,7 @@ class HiddenDependence:
         squares, before = self._squares(weigh), self._squares(None)
         # Values are spread over buckets evenly: what is balanced so that it does not show is what
         # depends most, and is taken to be stronger than what shows.
-        hidden = min(self._show(squares), self._show(before)) + USUAL**2
+        hidden = min(self._show(squares), self._show(before)) + self._unseen
         each = self._judge(squares, np.full(len(squares), hidden))
         judged = np.full(len(self._named.T), hidden)
         if self._typical.any():  # There are two values at least

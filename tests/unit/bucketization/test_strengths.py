@@ -133,19 +133,42 @@ def test_where_nothing_shows_a_usual_strength_is_said(n_values: int, n_buckets: 
     columns = [np.zeros(values.size, "i4"), np.arange(values.size, dtype="i4")]
     records = BucketedRecords(columns, values, np.arange(n_buckets + 1) * n_values, n_values)
     one, several = (HiddenDependence(records, further).strengths() for further in ((), [values]))
-    for strengths in (one, several):
-        assert strengths == pytest.approx(np.sqrt(2) * USUAL)
+    assert one == pytest.approx(np.sqrt(2) * USUAL)
+    # What varies between buckets of several attributes is what was left over, and tells less.
+    assert several == pytest.approx(np.sqrt(3) * USUAL)
 
 
 def test_less_than_chance_takes_nothing_from_what_is_assumed() -> None:
-    """Where as many records of each set are in all buckets, values seem to go with none."""
+    """Where buckets with the same values have opposite records, values seem to go with none."""
     random = np.random.default_rng(3)
-    n_buckets = 100
-    x = np.tile(np.arange(SIZE, dtype="i4"), n_buckets)
+    n_pairs = 50
+    x = np.tile(np.array([0, 0, 3, 3, 1, 1, 2, 2], "i4"), n_pairs)
+    values = np.repeat(random.integers(0, N_VALUES, (n_pairs, 1, SIZE)), 2, axis=1).reshape(-1)
+    starts = np.arange(0, x.size + 1, SIZE)
+    hidden = HiddenDependence(BucketedRecords([x], values.astype("i4"), starts, N_VALUES))
+    assert hidden.strengths().min() > USUAL / 4
+
+
+def test_records_of_which_all_buckets_have_as_many_tell_nothing() -> None:
+    random = np.random.default_rng(3)
+    x = np.tile(np.arange(SIZE, dtype="i4"), 100)
     values = random.integers(0, N_VALUES, x.size).astype("i4")
     starts = np.arange(0, x.size + 1, SIZE)
     hidden = HiddenDependence(BucketedRecords([x], values, starts, N_VALUES))
-    assert hidden.strengths().min() > USUAL / 4
+    assert hidden.strengths() == pytest.approx(np.sqrt(2) * USUAL)
+
+
+def test_few_buckets_of_records_and_values_alike_show_no_dependence() -> None:
+    """Where buckets that differ in records differ in values, too, products are large by chance."""
+    random = np.random.default_rng(0)
+    size, n_buckets, n_alike = 8, 1000, 60
+    x = random.integers(0, 20, (n_buckets, size))
+    values = np.tile(np.arange(size), (n_buckets, 1))
+    x[:n_alike] = random.integers(0, 20, (n_alike, 1))
+    values[:n_alike] = random.integers(0, size, (n_alike, 1))
+    starts = np.arange(0, x.size + 1, size)
+    records = BucketedRecords([x.reshape(-1)], values.reshape(-1).astype("i4"), starts, size)
+    assert HiddenDependence(records).strengths().max() < 0.1
 
 
 def test_what_records_of_smaller_cells_have_in_common_is_no_dependence() -> None:
