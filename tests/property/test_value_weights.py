@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kanon_db.algorithms.bucketization import value_model
-from kanon_db.algorithms.bucketization.buckets import BucketedRecords, capped
-from kanon_db.algorithms.bucketization.value_model import ValueModel, WeightUnits
+from kanon_db.algorithms.bucketization.buckets import BucketedRecords, WeightUnits, capped
+from kanon_db.algorithms.bucketization.value_model import ValueModel
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray, SingleArray
 from tests.profiles import examples
 
@@ -47,8 +47,8 @@ def scored(effects: SingleArray) -> ValueModel:
     """Make a model in which each record has scores of its own."""
     n, n_values = effects.shape
     numbers = np.arange(n, dtype=np.int32)
-    feature = value_model._Predictor((0,), (numbers,), numbers)
-    return ValueModel([feature], effects, np.zeros(n_values, dtype=np.float32), 0.0)
+    table = value_model._Table((0,), (numbers,), numbers)
+    return ValueModel([table], effects, np.zeros(n_values, dtype=np.float32), 0.0)
 
 
 def of_all_matchings(scores: SingleArray, records: BucketedRecords) -> FloatArray:
@@ -75,12 +75,26 @@ def test_extreme_shares_are_those_of_some_bucket(seed: int) -> None:
         assert (least[value], most[value]) == (min(shares, default=1), max(shares, default=0))
 
 
-@given(SEEDS, st.sampled_from([0.3, 1.0, 3.0]))
-@settings(max_examples=examples(40))
+@given(SEEDS, st.sampled_from([0.3, 1.0, 3.0, 30.0]))
+@settings(max_examples=examples(80))
 def test_posteriors_are_those_of_all_matchings(seed: int, spread: float) -> None:
+    """Of few records, exactly."""
     random = np.random.default_rng(seed)
-    records = bucketed(random, 5, 4)
+    records = bucketed(random, value_model._ALL_MATCHED, 4)
     scores = (spread * random.normal(size=(records.n_records, 4))).astype(np.float32)
+    posteriors = scored(scores).posteriors(records, random)
+    assert posteriors == pytest.approx(of_all_matchings(scores, records), abs=1e-4)
+
+
+@given(SEEDS, st.sampled_from([0.3, 1.0, 3.0]))
+@settings(max_examples=examples(20))
+def test_swaps_are_those_of_all_matchings(seed: int, spread: float) -> None:
+    """On average, in buckets that have more records."""
+    random = np.random.default_rng(seed)
+    n = value_model._ALL_MATCHED + 1
+    values = random.integers(0, random.integers(1, 4), n).astype(np.int32)
+    records = BucketedRecords([np.arange(n, dtype=np.int32)], values, np.array([0, n]), 4)
+    scores = (spread * random.normal(size=(n, 4))).astype(np.float32)
     model = scored(scores)
     runs = [model.posteriors(records, random) for _ in range(60)]
     for found in runs:

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from kanon_db import spark as on_spark
-from kanon_db.algorithms.bucketization.buckets import BucketSetting
+from kanon_db.algorithms.bucketization.buckets import BucketSetting, WeightUnits
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
-from kanon_db.algorithms.bucketization.value_model import WeightUnits, learn
+from kanon_db.algorithms.bucketization.value_model import learn
 from kanon_db.errors import RiskError, VerificationError
 from kanon_db.spark.kinds import bucket_kind
 from kanon_db.spark.kinds.bucket_kind import (

@@ -2,12 +2,12 @@
 
 A :class:`BucketSetting` says how many buckets there are of which size ([GB] Section 3.4), and
 :class:`BucketContents` which values they hold; :class:`BucketedRecords` has records and values,
-bucket by bucket.
+bucket by bucket, and :class:`WeightUnits` how the weights of values are written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
@@ -404,24 +404,47 @@ def capped(weights: SingleArray, records: BucketedRecords, caps: SingleArray) ->
 _TINY: Final = np.float32(1e-4)
 
 
-@kernel
+@kernel(error_model="numpy")
 def _cap(weights: SingleArray, starts: IntArray, values: CodeArray, caps: SingleArray) -> None:
-    n_values = weights.shape[1]
-    counts = np.empty(n_values, dtype=np.float32)
+    n_values = caps.size
+    number = np.zeros(n_values, dtype=np.int64)
+    present = np.empty(n_values, dtype=np.int64)
     for g in range(starts.size - 1):
-        start, end = starts[g], starts[g + 1]
-        for v in range(n_values):
-            counts[v] = 0
-        for i in range(start, end):
-            counts[values[i]] += np.float32(1)
-        for i in range(start, end):
+        start, n = starts[g], starts[g + 1] - starts[g]
+        n_present = 0
+        for i in range(n):
+            value = values[start + i]
+            if number[value] == 0:
+                present[n_present] = value
+                n_present += 1
+            number[value] += 1
+        own = np.empty((n, n_present), dtype=np.float32)  # of the values that the bucket has
+        counts = np.empty(n_present, dtype=np.float32)
+        its_caps = np.empty(n_present, dtype=np.float32)
+        for k in range(n_present):
+            value = present[k]
+            counts[k], its_caps[k] = number[value], caps[value]
+            number[value] = 0
+            for i in range(n):
+                own[i, k] = max(weights[start + i, value], _TINY)
+        fit_margins(own, counts, its_caps, _FITTED, 1e-3)
+        for i in range(n):
             for v in range(n_values):
-                weights[i, v] = max(weights[i, v], _TINY) if counts[v] > 0 else np.float32(0)
-        fit_margins(weights[start:end], counts, caps, _FITTED, 1e-3)
-        _fill_columns(weights, start, end, counts, caps)
+                weights[start + i, v] = 0
+        for k in range(n_present):  # give each value its number of records
+            total = 0.0
+            for i in range(n):
+                total += own[i, k]
+            part, more = min(counts[k] / total, 1.0), 0.0
+            room = n * np.float64(its_caps[k]) - total
+            if total < counts[k] and room > 0:
+                more = min((counts[k] - total) / room, 1.0)
+                part = 1.0 - more
+            for i in range(n):
+                weights[start + i, present[k]] = part * own[i, k] + more * its_caps[k]
 
 
-@kernel
+@kernel(error_model="numpy")
 def fit_margins(
     weights: AnyFloatArray,
     counts: AnyFloatArray,
@@ -460,32 +483,172 @@ def fit_margins(
             break
 
 
-@kernel
-def _fill_columns(
-    weights: SingleArray, start: int, end: int, counts: SingleArray, caps: SingleArray
-) -> None:
-    """Give each value of a bucket its number of records."""
-    for v in range(counts.size):
-        if counts[v] == 0:
-            continue
-        total = 0.0
-        for i in range(start, end):
-            total += weights[i, v]
-        if total > counts[v]:
-            less = np.float32(counts[v] / total)
-            for i in range(start, end):
-                weights[i, v] *= less
-        else:
-            room = (end - start) * np.float64(caps[v]) - total
-            more = np.float32(min(1.0, (counts[v] - total) / room)) if room > 0 else np.float32(0)
-            for i in range(start, end):
-                weights[i, v] += more * (caps[v] - weights[i, v])
-
-
-@kernel
+@kernel(error_model="numpy")
 def next_state(state: np.uint64) -> np.uint64:
     """Return the next state of xorshift64 (Marsaglia 2003)."""
     state ^= state << np.uint64(13)
     state ^= state >> np.uint64(7)
     state ^= state << np.uint64(17)
     return state
+
+
+_FEW_LEVELS, _MOST_LEVELS = 15, 255
+"""Levels of weights have four bits; up to eight where no fewer can write all shares."""
+
+
+@dataclass(frozen=True, eq=False)
+class WeightUnits:
+    """What a level of weights stands for: the weight of level a for value v is ``a / parts[v]``.
+
+    Parameters
+    ----------
+    most : ndarray of int64, shape (n_values,)
+        The largest level of each value, at most 255.
+    parts : ndarray of int64, shape (n_values,)
+    """
+
+    most: IntArray
+    parts: IntArray
+
+    @classmethod
+    def of(cls, thresholds: Sequence[Fraction], shares: Sequence[Fraction]) -> Self | None:
+        """Choose units so that no weight exceeds its threshold, and all shares can be written.
+
+        Parameters
+        ----------
+        thresholds : sequence of Fraction
+            The largest weight that each value may have.
+        shares : sequence of Fraction
+            The largest share of each value in a bucket; none is above its threshold.
+
+        Returns
+        -------
+        WeightUnits or None
+            None where 255 levels are too few for some value.
+
+        Examples
+        --------
+        >>> units = WeightUnits.of([Fraction(31, 100), Fraction(1)], [Fraction(3, 10)] * 2)
+        >>> units.most.tolist(), units.parts.tolist()
+        ([13, 15], [42, 15])
+        """
+        units = []
+        for threshold, share in zip(thresholds, shares, strict=True):
+            most = min(threshold, Fraction(1))
+            best = _unit(most, share, range(1, _FEW_LEVELS + 1))
+            for level in range(_FEW_LEVELS + 1, _MOST_LEVELS + 1):
+                best = best or _unit(most, share, (level,))
+            if best is None:
+                return None
+            units.append(best)
+        return cls(*np.array(units, dtype=np.int64).reshape(-1, 2).T)
+
+    @classmethod
+    def between(
+        cls,
+        thresholds: Sequence[Fraction],
+        least: Sequence[Fraction],
+        most: Sequence[Fraction],
+    ) -> Self | None:
+        """Choose units; None also where no weight could differ from the share of its value.
+
+        `least, most`: the least and the largest share of each value in the buckets that have it.
+        """
+        units = cls.of(thresholds, most)
+        if units is None:
+            return None
+        largest = map(Fraction, units.most.tolist(), units.parts.tolist())
+        is_fixed = all(share == limit for share, limit in zip(least, largest, strict=True))
+        return None if is_fixed else units
+
+    @property
+    def caps(self) -> SingleArray:
+        """The largest weight of each value."""
+        return (self.most / self.parts).astype(np.float32)
+
+    def levels(
+        self, weights: SingleArray, records: BucketedRecords, random: np.random.Generator
+    ) -> npt.NDArray[np.uint8]:
+        """Round weights to levels.
+
+        Parameters
+        ----------
+        weights : ndarray of float32, shape (n_records, n_values)
+            See :func:`capped`.
+        records : BucketedRecords
+            In each bucket in any order that does not depend on their values.
+        random : numpy.random.Generator
+
+        Returns
+        -------
+        ndarray of uint8, shape (n_records, n_values)
+            Those of a value in a bucket add up to `parts` times how often the bucket has it.
+
+        Notes
+        -----
+        Systematic rounding (Madow 1949): each level is its weight on average, and next to it.
+        """
+        levels = np.empty(weights.shape, dtype=np.uint8)
+        seed = draw_seed(random)
+        _round(weights, records.starts, records.values, self.most, self.parts, seed, levels)
+        return levels
+
+
+def _unit(most: Fraction, share: Fraction, levels: Iterable[int]) -> tuple[int, int] | None:
+    """Return the level and the parts that are nearest to what is allowed."""
+    candidates = ((level, -(-level * most.denominator // most.numerator)) for level in levels)
+    enough = [(Fraction(*one), one) for one in candidates if Fraction(*one) >= share]
+    return max(enough)[1] if enough else None
+
+
+_FINEST: Final = 1 << 24
+
+
+@kernel(error_model="numpy")
+def _round(
+    weights: SingleArray,
+    starts: IntArray,
+    values: CodeArray,
+    most: IntArray,
+    parts: IntArray,
+    seed: np.uint64,
+    levels: npt.NDArray[np.uint8],
+) -> None:
+    """Round in whole numbers, so that sums are exact."""
+    n_values = weights.shape[1]
+    counts = np.empty(n_values, dtype=np.int64)
+    state = seed * np.uint64(0x9E3779B97F4A7C15) | np.uint64(1)
+    longest = 0
+    for g in range(starts.size - 1):
+        longest = max(longest, starts[g + 1] - starts[g])
+    fine = np.empty(longest, dtype=np.int64)
+    for g in range(starts.size - 1):
+        start, end = starts[g], starts[g + 1]
+        for v in range(n_values):
+            counts[v] = 0
+        for i in range(start, end):
+            counts[values[i]] += 1
+        for v in range(n_values):
+            limit = most[v] * _FINEST
+            missing = counts[v] * parts[v] * _FINEST
+            for i in range(start, end):
+                exact = np.int64(np.float64(weights[i, v]) * parts[v] * _FINEST)
+                fine[i - start] = min(max(exact, 0), limit)
+                missing -= fine[i - start]
+            for i in range(end - start):  # what is lost by rounding goes where there is room
+                if missing == 0:
+                    break
+                more = min(max(missing, -fine[i]), limit - fine[i])
+                fine[i] += more
+                missing -= more
+            state = next_state(state)
+            upto = np.int64(state & np.uint64(_FINEST - 1))
+            for i in range(start, end):
+                before = upto // _FINEST
+                upto += fine[i - start]
+                levels[i, v] = upto // _FINEST - before
+
+
+def draw_seed(random: np.random.Generator) -> np.uint64:
+    """Draw a state that :func:`next_state` may follow."""
+    return np.uint64(random.integers(1, 2**63))

@@ -7,36 +7,41 @@ counts need not assume that the values of a bucket are equally likely for all of
 **Source:** D. Kifer, *Attacks on privacy and deFinetti's theorem*, SIGMOD 2009, for learning from
 buckets; M. Boreale, F. Corradi, C. Viscardi, *Relative privacy threats and learning from anonymized
 data*, IEEE TIFS 2020, for drawing matchings. Deviations: logistic regression in place of naive
-Bayes, prior variances found from the data (D. MacKay, *Bayesian interpolation*, 1992), and a check
-on buckets that were not learned from.
+Bayes, prior variances found from the data (D. MacKay, *Bayesian interpolation*, 1992), all
+matchings of small buckets instead of draws, and a check on buckets that were not learned from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import combinations
-from typing import Final, NamedTuple, Self
+from math import prod
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.bucketization.buckets import BucketedRecords, capped, next_state
+from kanon_db.algorithms.bucketization.buckets import (
+    BucketedRecords,
+    WeightUnits,
+    capped,
+    draw_seed,
+    next_state,
+)
 from kanon_db.algorithms.ground.arrays import (
     AnyIntArray,
     CodeArray,
     FloatArray,
     IntArray,
     SingleArray,
+    numbered,
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, kernel, n_cores
 from kanon_db.dataclasses import dataclass
 
 MOST_VALUES: Final = 128
 """Of more sensitive values nothing is learned: a model would take too long."""
-
-_FEW_LEVELS, _MOST_LEVELS = 15, 255
-"""Levels of weights have four bits; up to eight where no fewer can write all shares."""
 
 _FINE: Final = 12
 """Attributes with more values are also taken in bins of neighboring values."""
@@ -50,6 +55,12 @@ _LEAST_ALIKE: Final = 20
 """Records that have a pair of values, or one of very many, for it to count as a feature."""
 
 _VERY_MANY: Final = 1000
+
+_ROW_NUMBERS: Final = 1 << 16
+"""Numbers of a table of several attributes, at most: more are far from the processor."""
+
+_RECORDS_PER_ROW: Final = 16
+"""Records that are learned from for each row of such a table, at least."""
 
 _SAMPLE: Final = 120_000
 """Records that are learned from, at most, in whole buckets."""
@@ -86,25 +97,68 @@ _NUMBERS_AT_ONCE: Final = 1 << 21
 
 
 @dataclass(frozen=True, eq=False)
-class _Predictor:
-    """One or two attributes in bins; each bin, or pair of bins, that occurs often has a number."""
+class _Binning:
+    """Some attributes in bins; each combination of bins has a key."""
 
     attributes: tuple[int, ...]
     bins: tuple[CodeArray, ...]  # The bin of each code of each attribute
-    numbers: AnyIntArray  # By bin or pair of bins, in the order of the model's effects; -1 for none
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The number of bins of each attribute."""
+        return tuple(int(bins.max()) + 1 for bins in self.bins)
+
+    def keys(self, columns: Sequence[AnyIntArray] | Mapping[int, AnyIntArray]) -> AnyIntArray:
+        keys = self.bins[0][columns[self.attributes[0]]]
+        for attribute, bins, size in zip(
+            self.attributes[1:], self.bins[1:], self.sizes[1:], strict=True
+        ):
+            keys = keys * size + bins[columns[attribute]]
+        return keys
+
+
+@dataclass(frozen=True, eq=False)
+class _Predictor(_Binning):
+    """Combinations that have an effect if they occur often enough."""
+
+    least: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Table(_Binning):
+    """Sums of effects of features."""
+
+    rows: AnyIntArray  # By key
 
     def of(self, columns: Sequence[AnyIntArray]) -> AnyIntArray:
-        key = self.bins[0][columns[self.attributes[0]]]
-        for attribute, bins in zip(self.attributes[1:], self.bins[1:], strict=True):
-            key = key * (int(bins.max()) + 1) + bins[columns[attribute]]
-        return self.numbers[key]
+        return self.rows[self.keys(columns)]
 
 
-def _codes(features: Sequence[_Predictor], records: BucketedRecords) -> AnyIntArray:
-    codes = np.empty((records.n_records, len(features)), dtype=features[0].numbers.dtype)
-    for place, feature in enumerate(features):
-        codes[:, place] = feature.of(records.columns)
-    return codes
+def _rows(tables: Sequence[_Table], records: BucketedRecords) -> AnyIntArray:
+    rows = np.empty((records.n_records, len(tables)), dtype=tables[0].rows.dtype)
+    for place, one in enumerate(tables):
+        rows[:, place] = one.of(records.columns)
+    return rows
+
+
+class _Design(NamedTuple):
+    """Features whose effects are learned, and fewer tables that add the effects up."""
+
+    lengths: IntArray  # The number of effects of each feature
+    tables: Sequence[_Table]
+    effects: AnyIntArray  # (n_rows, n): the effects that a row adds up, then -1
+
+    def add_up(self, effects: SingleArray) -> SingleArray:
+        """Return the rows of all tables."""
+        rows = np.empty((len(self.effects), effects.shape[1]), dtype=np.float32)
+        _score(self.effects, effects, np.zeros(effects.shape[1], dtype=np.float32), rows)
+        return rows
+
+    def divide(self, rows: SingleArray) -> SingleArray:
+        """Return for each effect the sum of the rows that add it up."""
+        effects = np.zeros((int(self.lengths.sum()), rows.shape[1]), dtype=np.float32)
+        _gather(self.effects, rows, effects, np.zeros(rows.shape[1], dtype=np.float32))
+        return effects
 
 
 def _most_features(n_codes: Sequence[int]) -> int:
@@ -113,44 +167,16 @@ def _most_features(n_codes: Sequence[int]) -> int:
     return alone + sum(1 for _ in pairs)
 
 
-def _type_of_numbers(n_codes: Sequence[int]) -> npt.DTypeLike:
-    """Return the least type that has room for the numbers of all effects, and for none."""
-    of_pairs = _FINE**2 * _most_features(n_codes)
-    return np.min_scalar_type(-(sum(n_codes) + len(n_codes) * sum(_BINS) + of_pairs))
-
-
-def _features(
-    records: BucketedRecords, n_codes: Sequence[int]
-) -> tuple[list[_Predictor], AnyIntArray]:
-    """List single attributes, ordered ones also in bins, and pairs of attributes.
-
-    Returns the codes of the records, too, as :func:`_codes` does.
-    """
-    features: list[_Predictor] = []
-    kind = _type_of_numbers(n_codes)
-    codes = np.empty((records.n_records, _most_features(n_codes)), dtype=kind)
-    n_effects = 0
-
-    def add(attributes: tuple[int, ...], bins: tuple[CodeArray, ...], least: int) -> None:
-        nonlocal n_effects
-        n_keys = int(np.prod([int(one.max()) + 1 for one in bins]))
-        plain = _Predictor(attributes, bins, np.arange(n_keys, dtype=np.int32))
-        keys = plain.of(records.columns)
-        kept = np.bincount(keys, minlength=n_keys) >= least
-        if np.count_nonzero(kept) < 2:
-            return
-        numbers = np.full(n_keys, -1, dtype=kind)
-        numbers[kept] = np.arange(n_effects, n_effects + np.count_nonzero(kept))
-        n_effects += int(np.count_nonzero(kept))
-        codes[:, len(features)] = numbers[keys]
-        features.append(_Predictor(attributes, bins, numbers))
-
+def _plan(records: BucketedRecords, n_codes: Sequence[int]) -> _Design | None:
+    """List single attributes, ordered ones also in bins, and pairs of attributes."""
+    planned: list[tuple[_Table, list[_Predictor]]] = []
     coarse: list[CodeArray] = []
+    others: list[_Predictor] = []
     for attribute, (column, n) in enumerate(zip(records.columns, n_codes, strict=True)):
-        own_codes = np.arange(n, dtype=np.int32)
-        add((attribute,), (own_codes,), 1 if n <= _VERY_MANY else _LEAST_ALIKE)
+        codes = np.arange(n, dtype=np.int32)
         if n <= _FINE:
-            coarse.append(own_codes)
+            coarse.append(codes)
+            others.append(_Predictor((attribute,), (codes,), 1))
             continue
         counts = np.bincount(column, minlength=n)
         middle = (np.cumsum(counts) - counts / 2) / max(records.n_records, 1)
@@ -158,52 +184,126 @@ def _features(
             bins: np.minimum((middle * bins).astype(np.int32), bins - 1)
             for bins in (*_BINS, _PAIRED_BINS)
         }
-        for bins in _BINS:
-            if bins < n:
-                add((attribute,), (binned[bins],), 1)
         coarse.append(binned[_PAIRED_BINS])
-    for one, other in combinations(range(min(len(coarse), _PAIRED)), 2):
-        add((one, other), (coarse[one], coarse[other]), _LEAST_ALIKE)
-    return features, np.ascontiguousarray(codes[:, : len(features)])
+        least = 1 if n <= _VERY_MANY else _LEAST_ALIKE
+        own = [_Predictor((attribute,), (codes,), least)]
+        own += [_Predictor((attribute,), (binned[bins],), 1) for bins in _BINS if bins < n]
+        # Codes without effects of their own differ by their bins alone.
+        rows = numbered(np.where(counts >= least, codes, n + binned[max(_BINS)]))
+        planned.append((_Table((attribute,), (codes,), rows), own))
+    others += [
+        _Predictor((one, other), (coarse[one], coarse[other]), _LEAST_ALIKE)
+        for one, other in combinations(range(min(len(coarse), _PAIRED)), 2)
+    ]
+    sizes = [int(bins.max()) + 1 for bins in coarse]
+    most = min(_ROW_NUMBERS // records.n_values, records.n_records // _RECORDS_PER_ROW)
+    for group in [*_group(sizes[:_PAIRED], most), *((one,) for one in range(len(sizes)))]:
+        own = [one for one in others if {*one.attributes} <= {*group}]
+        others = [one for one in others if one not in own]
+        rows = np.arange(prod(sizes[one] for one in group))
+        if own:
+            planned.append((_Table(group, tuple(coarse[one] for one in group), rows), own))
+    return _number(planned, records)
+
+
+def _group(sizes: Sequence[int], most: int) -> list[tuple[int, ...]]:
+    """Cover all pairs of attributes by groups with few combinations of bins."""
+    left = set(combinations(range(len(sizes)), 2))
+    groups: list[tuple[int, ...]] = []
+    while left:
+        group: tuple[int, ...] = min(
+            left, key=lambda pair: (prod(sizes[one] for one in pair), pair)
+        )
+        while True:
+            room = most // prod(sizes[one] for one in group)
+            larger = [
+                tuple(sorted((*group, one)))
+                for one, size in enumerate(sizes) if size <= room and one not in group
+            ]  # fmt: skip
+            covered = [len(left.intersection(combinations(one, 2))) for one in (group, *larger)]
+            if max(covered) == covered[0]:
+                break
+            group = larger[covered.index(max(covered)) - 1]
+        left -= set(combinations(group, 2))
+        groups.append(group)
+    return groups
+
+
+def _number(
+    planned: Sequence[tuple[_Table, list[_Predictor]]], records: BucketedRecords
+) -> _Design | None:
+    """Give numbers to rows and effects; None where no feature has two."""
+    tables: list[_Table] = []
+    lengths: list[int] = []
+    of_rows: list[IntArray] = []
+    for table, features in planned:
+        keys = np.arange(table.rows.size)
+        codes = {}
+        for attribute, bins, its_bins in zip(
+            table.attributes, table.bins, np.unravel_index(keys, table.sizes), strict=True
+        ):
+            codes_of_bins = np.zeros(int(bins.max()) + 1, dtype=np.int64)  # any code of each
+            codes_of_bins[bins] = np.arange(bins.size)
+            codes[attribute] = codes_of_bins[its_bins]
+        counts = np.bincount(table.keys(records.columns), minlength=keys.size)
+        numbers = np.full((int(table.rows.max()) + 1, len(features)), -1)
+        for place, feature in enumerate(features):
+            its_keys = feature.keys(codes)
+            kept = np.bincount(its_keys, weights=counts) >= feature.least
+            if np.count_nonzero(kept) > 1:
+                of_kept = np.where(kept, sum(lengths) + np.cumsum(kept) - 1, -1)
+                numbers[table.rows, place] = of_kept[its_keys]
+                lengths.append(int(np.count_nonzero(kept)))
+        if numbers.max() >= 0:
+            rows = table.rows + sum(map(len, of_rows))
+            tables.append(_Table(table.attributes, table.bins, rows))
+            of_rows.append(-np.sort(-numbers, axis=1))
+    if not tables:
+        return None
+    effects = np.full((sum(map(len, of_rows)), max(one.shape[1] for one in of_rows)), -1)
+    for table, own in zip(tables, of_rows, strict=True):
+        first = int(table.rows.min())
+        effects[first : first + len(own), : own.shape[1]] = own
+    kind = np.min_scalar_type(-max(len(effects), sum(lengths)))
+    tables = [_Table(one.attributes, one.bins, one.rows.astype(kind)) for one in tables]
+    return _Design(np.array(lengths), tables, effects.astype(kind))
 
 
 @dataclass(frozen=True, eq=False)
 class ValueModel:
     """How likely each sensitive value is, given the quasi-identifiers; see :func:`learn`."""
 
-    _features: Sequence[_Predictor]
-    _effects: SingleArray  # (n_effects, n_values)
+    _tables: Sequence[_Table]
+    _effects: SingleArray  # (n_rows, n_values)
     _prior: SingleArray  # (n_values,)
     gain: float
 
     def parts(self, records: BucketedRecords) -> list[tuple[int, int]]:
         """Divide the buckets into runs whose posteriors are calculated at once."""
-        return records.parts(_NUMBERS_AT_ONCE // max(self._prior.size, len(self._features)))
+        return records.parts(_NUMBERS_AT_ONCE // max(self._prior.size, len(self._tables)))
 
-    def _scores(self, records: BucketedRecords, codes: AnyIntArray | None = None) -> SingleArray:
-        if codes is None:
-            codes = _codes(self._features, records)
+    def _scores(self, records: BucketedRecords, rows: AnyIntArray | None = None) -> SingleArray:
+        if rows is None:
+            rows = _rows(self._tables, records)
         scores = np.empty((records.n_records, self._prior.size), dtype=np.float32)
-        _score(codes, self._effects, self._prior, scores)
+        _score(rows, self._effects, self._prior, scores)
         return scores
 
     def likelihood(
         self, records: BucketedRecords, random: np.random.Generator, pulse: Pulse = UNLIMITED
     ) -> float:
         """Return how much more likely buckets are than without any effects, in nats."""
-        return float(_gains(self, records, _seed(random), pulse)[-1])
+        return float(_gains(self, records, draw_seed(random), pulse)[-1])
 
     def posteriors(self, records: BucketedRecords, random: np.random.Generator) -> SingleArray:
         """Return how likely each value of its bucket is for each record.
 
-        Shape (n_records, n_values), rows add up to 1: averages over matchings drawn by swaps.
+        Shape (n_records, n_values), rows add up to 1: averages over matchings.
         """
         scores = self._scores(records)
         probabilities = np.zeros_like(scores)
-        values, seed = records.values.copy(), _seed(random)
-        _swap(scores, records.starts, values, probabilities, _WARM_UP, seed)
-        probabilities[:] = 0
-        _swap(scores, records.starts, values, probabilities, _DRAWS, seed + np.uint64(1))
+        values = records.values.copy()
+        _match(scores, records.starts, values, probabilities, _WARM_UP, _DRAWS, draw_seed(random))
         probabilities /= _DRAWS
         return probabilities
 
@@ -283,7 +383,8 @@ def learn(
     Notes
     -----
     The likelihood of a bucket sums over all matchings of its records with its values. Its gradient
-    is estimated from matchings that are drawn by swaps, and followed by Adam (Kingma and Ba, 2015).
+    does so, too, in small buckets, and is estimated in others from matchings that are drawn by
+    swaps. It is followed by Adam (Kingma and Ba, 2015).
     Each group of effects has a normal prior, whose precision is gamma / (sum of squares), with the
     number gamma of effects that the data determine; the information on an effect is the sum of the
     squared scores of buckets. In some rounds, values exchange their effects where small effects
@@ -307,26 +408,23 @@ def learn(
     )
     if held_out.n_records == 0 or sample.n_records == 0:
         return None
-    features, codes = _features(sample, n_codes)
-    if not features:
+    design = _plan(sample, n_codes)
+    if design is None:
         return None
-    if sample.n_records > _LOOKED_AT and _relation(sample, features, codes) < _RELATED:
+    rows = _rows(design.tables, sample)
+    if sample.n_records > _LOOKED_AT and _relation(sample, design, rows) < _RELATED:
         return None
-    fit = _Fit(sample, features, codes, _seed(random))
+    fit = _Fit(sample, design, rows, draw_seed(random))
     for number in range(1, _ROUNDS + 1):
         pulse.beat()
         fit.step(number, pulse)
     model = fit.model
-    gains = _gains(model, held_out, _seed(random), pulse)
+    gains = _gains(model, held_out, draw_seed(random), pulse)
     best = int(np.argmax(gains))
     if gains[best] < _CONVINCING or _first_order(model, held_out) < _SIGNIFICANT:
         return None
     scaled = (np.float32(_SCALES[best]) * model._effects).astype(np.float32)
-    return ValueModel(model._features, scaled, model._prior, gains[best] / held_out.n_records)
-
-
-def _seed(random: np.random.Generator) -> np.uint64:
-    return np.uint64(random.integers(1, 2**63))
+    return ValueModel(model._tables, scaled, model._prior, gains[best] / held_out.n_records)
 
 
 def _match_columns(total: FloatArray) -> IntArray:
@@ -352,9 +450,9 @@ def _match_columns(total: FloatArray) -> IntArray:
 class _Slopes(NamedTuple):
     """What some buckets tell of how the parameters should change."""
 
-    effects: SingleArray
+    rows: SingleArray
     prior: SingleArray
-    information: SingleArray  # On each effect; nothing of a single draw
+    information: SingleArray  # On each effect; 0 where no prior is due
     n_records: int
 
 
@@ -364,12 +462,12 @@ class _Fit:
     def __init__(
         self,
         records: BucketedRecords,
-        features: Sequence[_Predictor],
-        codes: AnyIntArray,
+        design: _Design,
+        rows: AnyIntArray,
         seed: np.uint64,
     ) -> None:
-        self._records, self._features, self._seed = records, features, seed
-        self._lengths = np.array([np.count_nonzero(one.numbers >= 0) for one in features])
+        self._records, self._design, self._rows, self._seed = records, design, rows, seed
+        self._lengths = design.lengths
         self._firsts = np.cumsum(self._lengths) - self._lengths
         counts = np.bincount(records.values, minlength=records.n_values)
         prior = np.log(np.maximum(counts, 0.5) / counts.sum()).astype(np.float32)
@@ -379,16 +477,15 @@ class _Fit:
         self._squares = [np.zeros_like(one) for one in self._parameters]
         self._sums = [np.zeros_like(one) for one in self._parameters]
         self._n_averaged = 0
-        self._precisions = np.full(len(features), _FIRST_PRECISION)
+        self._precisions = np.full(len(self._lengths), _FIRST_PRECISION)
         self._parts = records.parts(_BATCH)
         self._values = records.values.copy()
-        self._codes = codes
 
     @property
     def model(self) -> ValueModel:
         """The mean of the last rounds."""
         effects, prior = (one / np.float32(self._n_averaged) for one in self._sums)
-        return ValueModel(self._features, effects, prior, 0.0)
+        return ValueModel(self._design.tables, self._design.add_up(effects), prior, 0.0)
 
     def step(self, number: int, pulse: Pulse) -> None:
         """Follow the gradient of some buckets."""
@@ -398,12 +495,11 @@ class _Fit:
         is_prior_due = number % _PRIOR_EVERY == 0 and number <= _PRIOR_UNTIL
         seed = self._seed
         self._seed += np.uint64(len(halves))
+        effects = self._design.add_up(self._parameters[0])
 
         def run(half: int, within: Pulse) -> _Slopes:
             within.beat()
-            return self._slopes(
-                halves[half], seed + np.uint64(half), _PRIOR_DRAWS if is_prior_due else _SWEEPS
-            )
+            return self._slopes(halves[half], effects, seed + np.uint64(half), is_prior_due)
 
         if self._records.starts[high] - self._records.starts[low] < _FEWEST_IN_THREADS:
             gradients = [run(half, pulse) for half in range(len(halves))]
@@ -412,8 +508,9 @@ class _Fit:
         times = np.float32(self._values.size / sum(one.n_records for one in gradients))
         slopes, prior, information = (
             np.sum([getattr(one, name) for one in gradients], axis=0) * times
-            for name in ("effects", "prior", "information")
+            for name in ("rows", "prior", "information")
         )
+        slopes = self._design.divide(slopes)
         if is_prior_due and slopes.size:
             self._find_precisions(information)
         each = np.repeat(self._precisions, self._lengths)[:, np.newaxis]
@@ -447,8 +544,8 @@ class _Fit:
         start = int(self._records.starts[low])
         effects, prior = self._parameters
         scores = np.empty((own.n_records, prior.size), dtype=np.float32)
-        codes = self._codes[start : start + own.n_records]
-        _score(codes, effects, np.zeros_like(prior), scores)
+        rows = self._rows[start : start + own.n_records]
+        _score(rows, self._design.add_up(effects), np.zeros_like(prior), scores)
         shares = own.shares
         joint = ((shares - shares.mean(axis=0)).T @ scores).astype(np.float64)
         order = _match_columns(joint)
@@ -456,23 +553,33 @@ class _Fit:
             held = (self._parameters, self._means, self._squares)[place]
             held[0] = np.ascontiguousarray(one[:, order])
 
-    def _slopes(self, buckets: tuple[int, int], seed: np.uint64, n_draws: int) -> _Slopes:
-        """Return the gradient of a run of buckets, and with several draws what is known of it."""
+    def _slopes(
+        self, buckets: tuple[int, int], effects: SingleArray, seed: np.uint64, is_prior_due: bool
+    ) -> _Slopes:
+        """Return the gradient of a run of buckets; where a prior is due, what is known of it."""
         starts = self._records.starts[buckets[0] : buckets[1] + 1]
         some = slice(int(starts[0]), int(starts[-1]))
-        codes, values, starts = self._codes[some], self._values[some], starts - starts[0]
+        rows, values, starts = self._rows[some], self._values[some], starts - starts[0]
         scores = np.empty((values.size, self._records.n_values), dtype=np.float32)
-        _score(codes, self._parameters[0], self._parameters[1], scores)
+        _score(rows, effects, self._parameters[1], scores)
+        n_draws = _PRIOR_DRAWS if is_prior_due else _SWEEPS
         likely = np.zeros_like(scores)
-        _swap(scores, starts, values, likely, n_draws, seed)
+        _match(scores, starts, values, likely, 0, n_draws, seed)
         likely /= n_draws
-        _residuals(scores, likely)
-        effects, prior = (np.zeros_like(one) for one in self._parameters)
-        _gather(codes, likely, effects, prior)
-        information = np.zeros_like(effects)
-        if n_draws == _PRIOR_DRAWS:
-            _inform(codes, likely, starts, information)
-        return _Slopes(effects, prior, information, values.size)
+        # What the model says of each record alone
+        scores -= scores.max(axis=1, keepdims=True)
+        np.exp(scores, out=scores)
+        scores /= scores.sum(axis=1, keepdims=True)
+        likely -= scores
+        of_rows, prior = np.zeros_like(effects), np.zeros_like(self._parameters[1])
+        _gather(rows, likely, of_rows, prior)
+        information = np.zeros_like(self._parameters[0])
+        if is_prior_due:
+            n_of_bucket = int(np.diff(starts).max()) * rows.shape[1] * self._design.effects.shape[1]
+            sums = np.empty((min(n_of_bucket, len(information)), prior.size), dtype=np.float32)
+            places = np.full(len(information), -1)
+            _inform(rows, self._design.effects, likely, starts, sums, places, information)
+        return _Slopes(of_rows, prior, information, values.size)
 
     def _find_precisions(self, information: SingleArray) -> None:
         each = np.repeat(self._precisions, self._lengths)[:, np.newaxis]
@@ -484,9 +591,7 @@ class _Fit:
         self._precisions = np.clip(precisions, _LEAST_PRECISION, _MOST_PRECISION)
 
 
-def _relation(
-    records: BucketedRecords, features: Sequence[_Predictor], codes: AnyIntArray
-) -> float:
+def _relation(records: BucketedRecords, design: _Design, rows: AnyIntArray) -> float:
     """Return how much likelier each half of the buckets is by what small effects say of the other.
 
     In standard errors, and in much less time than a fit takes, which ends in `_first_order`.
@@ -495,30 +600,29 @@ def _relation(
     shares = (counts / counts.sum()).astype(np.float32)
     middle = (records.starts.size - 1) // 2
     halves = (records.between(0, middle), records.between(middle, records.starts.size - 1))
-    its_codes = np.split(codes, [halves[0].n_records])
+    its_rows = np.split(rows, [halves[0].n_records])
     models = []
-    for half, own in zip(halves, its_codes, strict=True):
-        residuals = half.shares - shares
-        n_effects = sum(np.count_nonzero(one.numbers >= 0) for one in features)
-        effects = np.zeros((n_effects, shares.size), dtype=np.float32)
-        _gather(own, residuals, effects, np.zeros_like(shares))
-        n_equal = np.zeros(n_effects)
-        for of_feature in own.T:
-            n_equal += np.bincount(of_feature[of_feature >= 0], minlength=n_effects)
-        effects /= n_equal.astype(np.float32)[:, np.newaxis] * shares + np.float32(_FIRST_PRECISION)
-        models.append(ValueModel(features, effects, np.log(shares), 0.0))
-    return sum(map(_first_order, models, reversed(halves), reversed(its_codes))) / 2**0.5
+    for half, own in zip(halves, its_rows, strict=True):
+        slopes = np.zeros((len(design.effects), shares.size), dtype=np.float32)
+        _gather(own, half.shares - shares, slopes, np.zeros_like(shares))
+        effects = design.divide(slopes)
+        n_equal = design.divide(
+            np.bincount(own.ravel(), minlength=len(slopes)).astype(np.float32)[:, np.newaxis]
+        )
+        effects /= n_equal * shares + np.float32(_FIRST_PRECISION)
+        models.append(ValueModel(design.tables, design.add_up(effects), np.log(shares), 0.0))
+    return sum(map(_first_order, models, reversed(halves), reversed(its_rows))) / 2**0.5
 
 
 def _first_order(
-    model: ValueModel, records: BucketedRecords, codes: AnyIntArray | None = None
+    model: ValueModel, records: BucketedRecords, rows: AnyIntArray | None = None
 ) -> float:
     """Return how much likelier buckets become by small effects, in standard errors of the sum.
 
     Where values that go with each other's records are swapped, as in a wrong local maximum of the
     likelihood, buckets with more of a value do not have more of the records that it goes with.
     """
-    scores = model._scores(records, codes) - model._prior
+    scores = model._scores(records, rows) - model._prior
     usual = np.exp(model._prior - model._prior.max())
     more = ((records.shares - usual / usual.sum()) * scores).sum(axis=1, dtype=np.float64)
     of_buckets = np.add.reduceat(more, records.starts[:-1])
@@ -540,10 +644,8 @@ def _gains(
         pulse.beat()
         scaled = (np.float32(scale) * scores + model._prior).astype(np.float32)
         likely = np.zeros_like(scores)
-        own = seed + np.uint64(2 * number)
-        _swap(scaled, records.starts, values, likely, _WARM_UP, own)
-        likely[:] = 0
-        _swap(scaled, records.starts, values, likely, _DRAWS, own + np.uint64(1))
+        own = seed + np.uint64(number)
+        _match(scaled, records.starts, values, likely, _WARM_UP, _DRAWS, own)
         slopes.append(float((likely * scores).sum(dtype=np.float64)) / _DRAWS)
         # A bucket's values are given, its records are drawn: P(x | v) = P(v | x) P(x) / P(v).
         each = shares * np.exp(scale * scores)
@@ -554,105 +656,6 @@ def _gains(
     likelihood = np.append(0.0, np.cumsum((slope[1:] + slope[:-1]) / 2 * steps))
     gains: FloatArray = likelihood - np.array(norms)
     return gains
-
-
-@dataclass(frozen=True, eq=False)
-class WeightUnits:
-    """What a level of weights stands for: the weight of level a for value v is ``a / parts[v]``.
-
-    Parameters
-    ----------
-    most : ndarray of int64, shape (n_values,)
-        The largest level of each value, at most 255.
-    parts : ndarray of int64, shape (n_values,)
-    """
-
-    most: IntArray
-    parts: IntArray
-
-    @classmethod
-    def of(cls, thresholds: Sequence[Fraction], shares: Sequence[Fraction]) -> Self | None:
-        """Choose units so that no weight exceeds its threshold, and all shares can be written.
-
-        Parameters
-        ----------
-        thresholds : sequence of Fraction
-            The largest weight that each value may have.
-        shares : sequence of Fraction
-            The largest share of each value in a bucket; none is above its threshold.
-
-        Returns
-        -------
-        WeightUnits or None
-            None where 255 levels are too few for some value.
-
-        Examples
-        --------
-        >>> units = WeightUnits.of([Fraction(31, 100), Fraction(1)], [Fraction(3, 10)] * 2)
-        >>> units.most.tolist(), units.parts.tolist()
-        ([13, 15], [42, 15])
-        """
-        units = []
-        for threshold, share in zip(thresholds, shares, strict=True):
-            most = min(threshold, Fraction(1))
-            best = _unit(most, share, range(1, _FEW_LEVELS + 1))
-            for level in range(_FEW_LEVELS + 1, _MOST_LEVELS + 1):
-                best = best or _unit(most, share, (level,))
-            if best is None:
-                return None
-            units.append(best)
-        return cls(*np.array(units, dtype=np.int64).reshape(-1, 2).T)
-
-    @classmethod
-    def between(
-        cls,
-        thresholds: Sequence[Fraction],
-        least: Sequence[Fraction],
-        most: Sequence[Fraction],
-    ) -> Self | None:
-        """Choose units; None also where no weight could differ from the share of its value.
-
-        `least, most`: the least and the largest share of each value in the buckets that have it.
-        """
-        units = cls.of(thresholds, most)
-        if units is None:
-            return None
-        largest = map(Fraction, units.most.tolist(), units.parts.tolist())
-        is_fixed = all(share == limit for share, limit in zip(least, largest, strict=True))
-        return None if is_fixed else units
-
-    @property
-    def caps(self) -> SingleArray:
-        """The largest weight of each value."""
-        return (self.most / self.parts).astype(np.float32)
-
-    def levels(
-        self, weights: SingleArray, records: BucketedRecords, random: np.random.Generator
-    ) -> npt.NDArray[np.uint8]:
-        """Round weights to levels.
-
-        Parameters
-        ----------
-        weights : ndarray of float32, shape (n_records, n_values)
-            See :func:`capped`.
-        records : BucketedRecords
-            In each bucket in any order that does not depend on their values.
-        random : numpy.random.Generator
-
-        Returns
-        -------
-        ndarray of uint8, shape (n_records, n_values)
-            Those of a value in a bucket add up to `parts` times how often the bucket has it.
-
-        Notes
-        -----
-        Systematic rounding (Madow 1949): each level is its weight on average, and next to it.
-        """
-        levels = np.empty(weights.shape, dtype=np.uint8)
-        _round(
-            weights, records.starts, records.values, self.most, self.parts, _seed(random), levels
-        )
-        return levels
 
 
 def learn_levels(
@@ -721,49 +724,97 @@ def levels_of(
     return levels
 
 
-def _unit(most: Fraction, share: Fraction, levels: Iterable[int]) -> tuple[int, int] | None:
-    """Return the level and the parts that are nearest to what is allowed."""
-    candidates = ((level, -(-level * most.denominator // most.numerator)) for level in levels)
-    enough = [(Fraction(*one), one) for one in candidates if Fraction(*one) >= share]
-    return max(enough)[1] if enough else None
-
-
 @kernel(fastmath=True)
 def _score(
-    codes: AnyIntArray, effects: SingleArray, prior: SingleArray, scores: SingleArray
+    places: AnyIntArray, effects: SingleArray, prior: SingleArray, scores: SingleArray
 ) -> None:
-    n_features, n_values = codes.shape[1], prior.size
-    for i in range(codes.shape[0]):
+    """Add up the effects at some places for each record, until one is -1."""
+    n_values = prior.size
+    for i in range(places.shape[0]):
         row = scores[i]
         for v in range(n_values):
             row[v] = prior[v]
-        for j in range(n_features):
-            code = codes[i, j]
-            if code >= 0:
-                effect = effects[code]
-                for v in range(n_values):
-                    row[v] += effect[v]
+        for j in range(places.shape[1]):
+            if places[i, j] < 0:
+                break
+            effect = effects[places[i, j]]
+            for v in range(n_values):
+                row[v] += effect[v]
 
 
 @kernel(fastmath=True)
-def _swap(
+def _gather(
+    places: AnyIntArray, residuals: SingleArray, of_effects: SingleArray, of_prior: SingleArray
+) -> None:
+    """Add each record's residuals at its places, until one is -1."""
+    n_values = of_prior.size
+    for i in range(places.shape[0]):
+        row = residuals[i]
+        for v in range(n_values):
+            of_prior[v] += row[v]
+        for j in range(places.shape[1]):
+            if places[i, j] < 0:
+                break
+            effect = of_effects[places[i, j]]
+            for v in range(n_values):
+                effect[v] += row[v]
+
+
+_ALL_MATCHED: Final = 6
+"""Records of a bucket whose matchings are all summed over: that takes less time than swaps."""
+
+_N_HELD: Final = np.array([held.bit_count() for held in range(1 << _ALL_MATCHED)])
+
+
+@kernel(error_model="numpy")
+def _match(
     scores: SingleArray,
     starts: IntArray,
     values: CodeArray,
     sums: SingleArray,
+    warm_up: int,
     times: int,
     seed: np.uint64,
 ) -> None:
-    """Let each record swap values with another one of its bucket; add what is likely to `sums`."""
+    """Add to `sums`, `times` times, how likely each value of its bucket is for each record.
+
+    Sums over all matchings of few records; more swap values, and count after a warm-up.
+    """
     state = seed * np.uint64(0x9E3779B97F4A7C15) | np.uint64(1)
     one = np.float32(1)
+    # By the set of values that the first records hold: sums over who holds which of them, and over
+    # who holds which of the others.
+    before, after = np.empty(_N_HELD.size), np.empty(_N_HELD.size)
+    odds = np.empty(_ALL_MATCHED * _ALL_MATCHED)
     for g in range(starts.size - 1):
         start, end = starts[g], starts[g + 1]
-        rest = np.uint64(max(end - start - 1, 0))
-        if end - start == 1:
-            sums[start, values[start]] += np.float32(times)
-            continue
-        for _ in range(times):
+        n = end - start
+        if n <= _ALL_MATCHED:
+            last = (1 << n) - 1
+            for held in range(last + 1):
+                before[held] = after[held] = 0.0
+            for i in range(n):
+                first = scores[start + i, values[start]]
+                for j in range(n):
+                    odds[i * n + j] = np.exp(scores[start + i, values[start + j]] - first)
+            after[last] = 1.0
+            for held in range(last - 1, -1, -1):
+                for j in range(n):
+                    if not held >> j & 1:
+                        after[held] += odds[_N_HELD[held] * n + j] * after[held | 1 << j]
+            if _LEAST_SUM < after[0] < 1 / _LEAST_SUM:
+                before[0] = times / after[0]
+                for held in range(last):
+                    i = _N_HELD[held]
+                    for j in range(n):
+                        if not held >> j & 1:
+                            own = before[held] * odds[i * n + j]
+                            before[held | 1 << j] += own
+                            sums[start + i, values[start + j]] += own * after[held | 1 << j]
+                continue
+        rest = np.uint64(n - 1)
+        for time in range(-warm_up, times):
+            counts = np.float32(time >= 0)
             for i in range(start, end):
                 state = next_state(state)
                 j = start + np.int64(((state >> np.uint64(32)) * rest) >> np.uint64(32))
@@ -771,130 +822,57 @@ def _swap(
                     j += 1
                 a, b = values[i], values[j]
                 if a == b:
-                    sums[i, a] += one
+                    sums[i, a] += counts
                     continue
                 more = scores[i, b] + scores[j, a] - scores[i, a] - scores[j, b]
                 p = one / (one + np.exp(-more))
-                sums[i, a] += one - p
-                sums[i, b] += p
+                sums[i, a] += counts * (one - p)
+                sums[i, b] += counts * p
                 if np.float32(state & np.uint64(0xFFFFFF)) < p * np.float32(0x1000000):
                     values[i], values[j] = b, a
 
 
-@kernel(fastmath=True)
-def _residuals(scores: SingleArray, likely: SingleArray) -> None:
-    """Subtract from `likely` what the model says of each record alone."""
-    n_values = scores.shape[1]
-    each = np.empty(n_values, dtype=np.float32)
-    for i in range(scores.shape[0]):
-        highest = scores[i, 0]
-        for v in range(1, n_values):
-            highest = max(highest, scores[i, v])
-        total = np.float32(0)
-        for v in range(n_values):
-            each[v] = np.exp(scores[i, v] - highest)
-            total += each[v]
-        share = np.float32(1) / total
-        for v in range(n_values):
-            likely[i, v] -= each[v] * share
-
-
-@kernel(fastmath=True)
-def _gather(
-    codes: AnyIntArray, residuals: SingleArray, of_effects: SingleArray, of_prior: SingleArray
-) -> None:
-    n_features, n_values = codes.shape[1], of_prior.size
-    for i in range(codes.shape[0]):
-        row = residuals[i]
-        for v in range(n_values):
-            of_prior[v] += row[v]
-        for j in range(n_features):
-            code = codes[i, j]
-            if code >= 0:
-                effect = of_effects[code]
-                for v in range(n_values):
-                    effect[v] += row[v]
+_LEAST_SUM: Final = 1e-250
+"""Beyond this sum over all matchings, or its inverse, parts of it may be lost."""
 
 
 @kernel(fastmath=True)
 def _inform(
-    codes: AnyIntArray, residuals: SingleArray, starts: IntArray, information: SingleArray
-) -> None:
-    """Add up the squared scores of buckets for each effect."""
-    n_features, n_values = codes.shape[1], residuals.shape[1]
-    longest = 0
-    for g in range(starts.size - 1):
-        longest = max(longest, starts[g + 1] - starts[g])
-    sums = np.empty((longest, n_values), dtype=np.float32)  # by effect of a bucket
-    its_effects = np.empty(longest, dtype=np.int32)
-    places = np.empty(information.shape[0], dtype=np.int32)
-    for code in range(places.size):
-        places[code] = -1
-    for g in range(starts.size - 1):
-        for j in range(n_features):
-            n_effects = 0
-            for i in range(starts[g], starts[g + 1]):
-                code = codes[i, j]
-                if code < 0:
-                    continue
-                if places[code] < 0:
-                    places[code] = n_effects
-                    its_effects[n_effects] = code
-                    for v in range(n_values):
-                        sums[n_effects, v] = 0
-                    n_effects += 1
-                for v in range(n_values):
-                    sums[places[code], v] += residuals[i, v]
-            for place in range(n_effects):
-                code = its_effects[place]
-                places[code] = -1
-                for v in range(n_values):
-                    information[code, v] += sums[place, v] * sums[place, v]
-
-
-_FINEST: Final = 1 << 24
-
-
-@kernel
-def _round(
-    weights: SingleArray,
+    rows: AnyIntArray,
+    effects: AnyIntArray,
+    residuals: SingleArray,
     starts: IntArray,
-    values: CodeArray,
-    most: IntArray,
-    parts: IntArray,
-    seed: np.uint64,
-    levels: npt.NDArray[np.uint8],
+    sums: SingleArray,
+    places: IntArray,
+    information: SingleArray,
 ) -> None:
-    """Round in whole numbers, so that sums are exact."""
-    n_values = weights.shape[1]
-    counts = np.empty(n_values, dtype=np.int64)
-    state = seed * np.uint64(0x9E3779B97F4A7C15) | np.uint64(1)
-    longest = 0
+    """Add up the squared scores of buckets for each effect.
+
+    `sums` has room for the effects of a bucket, and `places` for where each of all stands: -1.
+    """
+    n_values = residuals.shape[1]
     for g in range(starts.size - 1):
-        longest = max(longest, starts[g + 1] - starts[g])
-    fine = np.empty(longest, dtype=np.int64)
-    for g in range(starts.size - 1):
-        start, end = starts[g], starts[g + 1]
-        for v in range(n_values):
-            counts[v] = 0
-        for i in range(start, end):
-            counts[values[i]] += 1
-        for v in range(n_values):
-            limit = most[v] * _FINEST
-            missing = counts[v] * parts[v] * _FINEST
-            for i in range(start, end):
-                exact = np.int64(np.float64(weights[i, v]) * parts[v] * _FINEST)
-                fine[i - start] = min(max(exact, 0), limit)
-                missing -= fine[i - start]
-            for i in range(end - start):  # what is lost by rounding goes where there is room
-                if missing == 0:
-                    break
-                more = min(max(missing, -fine[i]), limit - fine[i])
-                fine[i] += more
-                missing -= more
-            state = next_state(state)
-            upto = np.int64(state & np.uint64(_FINEST - 1))
-            for i in range(start, end):
-                before = upto // _FINEST
-                upto += fine[i - start]
-                levels[i, v] = upto // _FINEST - before
+        n_effects = 0
+        for i in range(starts[g], starts[g + 1]):
+            for j in range(rows.shape[1]):
+                for effect in effects[rows[i, j]]:
+                    if effect < 0:
+                        break
+                    place = places[effect]
+                    if place < 0:
+                        place = places[effect] = n_effects
+                        n_effects += 1
+                        for v in range(n_values):
+                            sums[place, v] = 0
+                    for v in range(n_values):
+                        sums[place, v] += residuals[i, v]
+        for i in range(starts[g], starts[g + 1]):
+            for j in range(rows.shape[1]):
+                for effect in effects[rows[i, j]]:
+                    if effect < 0:
+                        break
+                    place = places[effect]
+                    if place >= 0:
+                        places[effect] = -1
+                        for v in range(n_values):
+                            information[effect, v] += sums[place, v] * sums[place, v]

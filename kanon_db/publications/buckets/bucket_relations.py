@@ -18,10 +18,11 @@ from kanon_db.algorithms.bucketization.buckets import (
     BucketContents,
     BucketedRecords,
     BucketSetting,
+    WeightUnits,
     in_slots,
 )
 from kanon_db.algorithms.bucketization.strengths import HiddenDependence, Weigh
-from kanon_db.algorithms.bucketization.value_model import WeightUnits, learn_levels
+from kanon_db.algorithms.bucketization.value_model import learn_levels
 from kanon_db.algorithms.ground.arrays import (
     AnyIntArray,
     CodeArray,

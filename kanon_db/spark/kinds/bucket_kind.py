@@ -18,13 +18,13 @@ import numpy as np
 from kanon_db.algorithms.bucketization.buckets import (
     BucketedRecords,
     BucketSetting,
+    WeightUnits,
     extreme_shares,
 )
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.algorithms.bucketization.value_model import (
     MOST_VALUES,
     ValueModel,
-    WeightUnits,
     learn,
     levels_of,
     sample_size,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -159,10 +160,14 @@ def test_many_columns_and_many_values_take_bounded_memory(n_columns: int, n_code
     n_codes_of = [n_codes] * n_columns
     n_sampled = sample_size(n, n_codes_of)
     sample = records.between(0, n_sampled // SIZE)
-    features, _ = value_model._features(sample, n_codes_of)
-    assert len(features) <= value_model._most_features(n_codes_of) <= 4 * n_columns + 66
-    assert sample.n_records * len(features) <= value_model._CODES
-    assert sum(np.count_nonzero(one.numbers >= 0) for one in features) < 200 * len(features)
+    design = value_model._plan(sample, n_codes_of)
+    assert design is not None
+    n_features = len(design.lengths)
+    assert n_features <= value_model._most_features(n_codes_of) <= 4 * n_columns + 66
+    assert sample.n_records * n_features <= value_model._CODES
+    assert design.lengths.sum() < 200 * n_features
+    assert len(design.tables) < n_columns + 66
+    assert len(design.effects) < 200 * n_features
     if n_columns > 100:
         return
     model = learned(records, 1)
@@ -170,16 +175,52 @@ def test_many_columns_and_many_values_take_bounded_memory(n_columns: int, n_code
 
 
 def test_information_is_the_sum_of_squared_scores_of_buckets(random: np.random.Generator) -> None:
-    codes = random.integers(-1, 3, (30, 2)).astype(np.int32)
-    codes[:, 1] = np.where(codes[:, 1] >= 0, codes[:, 1] + 3, -1)
+    effects = np.array([[1, -1], [2, 0], [3, -1], [5, 4], [-1, -1]], dtype=np.int16)
+    rows = np.column_stack([random.integers(0, 2, 30), random.integers(2, 5, 30)]).astype(np.int16)
     residuals = random.normal(size=(30, 4)).astype(np.float32)
     starts = np.array([0, 1, 12, 30])
-    found = np.zeros((6, 4), dtype=np.float32)
-    value_model._inform(codes, residuals, starts, found)
-    for code in range(6):
-        has = (codes == code).any(axis=1)[:, np.newaxis]
+    sums = np.empty((6, 4), dtype=np.float32)
+    information = np.zeros((6, 4), dtype=np.float32)
+    value_model._inform(rows, effects, residuals, starts, sums, np.full(6, -1), information)
+    for effect in range(6):
+        has = (effects[rows] == effect).any(axis=(1, 2))[:, np.newaxis]
         scores = np.add.reduceat(np.where(has, residuals, 0), starts[:-1], axis=0)
-        assert found[code] == pytest.approx((scores**2).sum(axis=0), rel=1e-4)
+        assert information[effect] == pytest.approx((scores**2).sum(axis=0), rel=1e-4)
+
+
+def test_tables_add_up_the_effects_of_all_features(random: np.random.Generator) -> None:
+    """Of few and many codes, in bins and pairs; records of other buckets have rows, too."""
+    n_codes = [2, 3, 40, 5, 14, 12]
+    columns = [random.integers(0, n, N).astype(np.int32) for n in n_codes]
+    records = BucketedRecords(
+        columns, random.integers(0, N_VALUES, N).astype(np.int32), np.arange(0, N + 1, 5), N_VALUES
+    )
+    design = value_model._plan(records.between(0, 400), n_codes)
+    assert design is not None
+    effects = random.normal(size=(int(design.lengths.sum()), N_VALUES)).astype(np.float32)
+    rows = value_model._rows(design.tables, records)
+    own = design.effects[rows].reshape(N, -1)
+    feature_of = np.append(np.repeat(np.arange(design.lengths.size), design.lengths), -1)
+    assert len(design.lengths) == 4 * 1 + 4 + 3 + 15
+    expected = np.vstack([effects, np.zeros((1, N_VALUES), dtype=np.float32)])[own].sum(axis=1)
+    added = design.add_up(effects)
+    assert added[rows].sum(axis=1) == pytest.approx(expected, abs=1e-4)
+    # Each feature is in one table, and tells apart what it is to tell apart.
+    its_effects = [np.where(feature_of[own] == one, own, -1) for one in range(4 + 4 + 3 + 15)]
+    assert all(((one >= 0).sum(axis=1) <= 1).all() for one in its_effects)
+    of_features = [one.max(axis=1) for one in its_effects]
+    few = (0, 1, 3, 5)
+    keys = [*columns, *(columns[a] * 12 + columns[b] for a, b in combinations(few, 2))]
+    for key in keys:
+        alike = [
+            own
+            for own in of_features
+            if len({*zip(key[own >= 0].tolist(), own[own >= 0].tolist(), strict=True)})
+            == len({*key[own >= 0].tolist()})
+            == len({*own[own >= 0].tolist()})
+        ]
+        assert len(alike) == 1
+        assert (alike[0] >= 0).mean() > 0.9
 
 
 def test_a_heartbeat_that_raises_ends_it(random: np.random.Generator) -> None:
