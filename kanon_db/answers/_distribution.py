@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
+
 from kanon_db.answers.buckets.bucket_evidence import rank_in_buckets
 from kanon_db.answers.rows.cell_evidence import KnownTypes
-from kanon_db.answers.rows.coded_rows import CellSums, from_types
+from kanon_db.answers.rows.coded_rows import CellSums, from_all_types, from_types, is_wide
 from kanon_db.answers.rows.value_counts import ValueCounts
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.answers.value_ranks import Gaps, Quantile, find_quantile
@@ -247,7 +249,7 @@ def _is_listed(opened: OpenQuery, operand: Expression) -> bool:
         return True
     cells = [layout.cells[name] for name in attributes(operand)]
     return not any(
-        cell.kind == "range" and (not cell.is_discrete or opened.is_wide(layout, cell))
+        cell.kind == "range" and (not cell.is_discrete or is_wide(opened, layout, cell))
         for cell in cells
     )
 
@@ -257,13 +259,16 @@ def _count_unlisted(opened: OpenQuery, operand: Expression) -> int:
     layout = opened.layout
     if isinstance(layout, BucketLayout):
         return 0
-    marks = [layout.cells[name].mark for name in sorted(attributes(operand))]
-    tests = [
-        f"substr(c.{layout.view.pattern}, {mark}, 1) = '*'" for mark in marks if mark is not None
-    ]
-    if not tests:
+    marked = [name for name in sorted(attributes(operand)) if layout.cells[name].mark is not None]
+    if not marked:
         return layout.left_out
-    (row,) = opened.fetch(
-        f"SELECT count(*) AS n FROM {layout.view.view} AS c WHERE {' OR '.join(tests)}"
-    )
-    return int(row["n"]) + layout.left_out
+
+    def count(types: KnownTypes) -> int:
+        named = {types.pieces.places[name]: types.column(name).cells for name in marked}
+        n = 0.0
+        for codes, records in types.all():
+            is_hidden = [own.cells.hidden[codes[place]] for place, own in named.items()]
+            n += records[np.logical_or.reduce(is_hidden)].sum()
+        return round(n)
+
+    return layout.left_out + from_all_types(opened, layout, marked, count)

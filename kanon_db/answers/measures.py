@@ -22,6 +22,7 @@ from kanon_db.answers.rows.coded_rows import (
     GroupMoments,
     TypeCounter,
     from_types,
+    is_wide,
     key_of_values,
 )
 from kanon_db.answers.scope import OpenQuery
@@ -409,7 +410,7 @@ def refuse_continuous_groups(query: Query, layout: CellLayout) -> None:
 def refuse_wide_groups(opened: OpenQuery, layout: CellLayout) -> None:
     """Refuse to group by ranges with too many values to list all of them."""
     for cell in find_grouped_ranges(opened.query, layout):
-        if cell.is_discrete and opened.is_wide(layout, cell):
+        if cell.is_discrete and is_wide(opened, layout, cell):
             raise refusal(
                 "GROUP BY accepts neither ranges without an end, such as (,) of numbers and NULL,"
                 f" nor of more than {MOST_GROUPED:,} values",

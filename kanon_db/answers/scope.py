@@ -269,20 +269,6 @@ class OpenQuery:
             " of the records in several queries",
         )
 
-    def is_wide(self, layout: CellLayout, cell: CellDescription) -> bool:
-        """Whether a cell of a column of discrete ranges has too many values, or says nothing."""
-        from kanon_db.answers.likelihoods import MOST_GROUPED
-
-        name, source = cell.column.sql, layout.view.view
-        if not self.store.columns[cell.column.name].by_ends:
-            source = self.store.tables.of_column(cell.column.name)  # each cell once
-        (row,) = self.fetch(
-            f"SELECT coalesce(max(upper(c.{name}) - lower(c.{name})), 0) > {MOST_GROUPED}"
-            f" OR coalesce(bool_or(lower_inf(c.{name}) OR upper_inf(c.{name})), false) AS wide"
-            f" FROM {source} AS c"
-        )
-        return bool(row["wide"])
-
     def has_cells(self, cell: CellDescription, *, hidden: bool) -> bool:
         """Whether some cells of a column are suppressed, or some are not."""
         layout, name = self.layout, cell.column.name
@@ -295,29 +281,19 @@ class OpenQuery:
         """Count the constants that no published record has in a column."""
         from kanon_db.query.sql import Constants, write
 
-        layout, name, bound = self.layout, column.name, Constants()
-        value, element = f"c.{column.sql}", ""
-        if isinstance(layout, BucketLayout):
-            stored = self.store
-            source = stored.tables.values
-            where = f"c.{stored.tables.column_no} = {stored.columns[name].number}"
-        else:
-            cell = layout.cells[name]
+        # This is about the constants: no record is counted, and no cell is said to tell anything.
+        layout, stored, bound = self.layout, self.store.columns[column.name], Constants()
+        value, element = "t.v", ""
+        if isinstance(layout, CellLayout):
+            cell = layout.cells[column.name]
             if cell.labels is not None or cell.kind == "range":
                 return 0  # it stands for values that nobody need have
-            source, where = layout.view.view, "true"
-            if cell.mark is not None:
-                where = f"substr(c.{layout.view.pattern}, {cell.mark}, 1) <> '*'"
-            stored = self.store
-            if not stored.columns[name].by_ends:
-                source = stored.tables.of_column(name)
-                where = f"c.{stored.tables.code} < {stored.columns[name].n_shown}"
             if cell.kind == "set":
-                value, element = f"e.v{cell.element}", f", unnest(c.{column.sql}) AS e (v)"
+                value, element = f"e.v{cell.element}", ", unnest(t.v) AS e (v)"
+        values = f"({self.store.values(column.name)}) AS t{element} WHERE t.i < {stored.n_shown}"
         tests = [write(Comparison("=", column, one), lambda _: value, bound) for one in constants]
         counted = " + ".join(
-            f"(NOT EXISTS (SELECT FROM {source} AS c{element} WHERE {where} AND {test}))::int"
-            for test in tests
+            f"(NOT EXISTS (SELECT FROM {values} AND {test}))::int" for test in tests
         )
         (row,) = self.fetch(f"SELECT {counted} AS n", *bound.bound)
         return int(row["n"])
@@ -404,7 +380,7 @@ def _open_text(
     _require_readable_constants(opened)
     _require_readable_patterns(opened)
     with opened.frugal():
-        _require_kept_cells(opened)
+        require_kept_cells(opened)
         for number, lookup in enumerate(lookups):
             _require_unique(opened, lookup)
             _require_short(opened, number, lookup)
@@ -531,10 +507,10 @@ def _lookup_table(session: Session, relation: RelationText, published: str) -> L
     )
 
 
-def _require_kept_cells(opened: OpenQuery) -> None:
+def require_kept_cells(opened: OpenQuery) -> None:
     """Refuse a query on a column whose cells are all suppressed."""
     layout = opened.layout
-    if not isinstance(layout, CellLayout) or layout.view.pattern is None:
+    if not isinstance(layout, CellLayout):
         return
     names = {name for part in opened.query.evaluated for name in attributes(part)}
     for name in sorted(names):

@@ -251,3 +251,7 @@ class Request:
     aggregate: Aggregate
     lookups: Sequence[Lookup] = ()
     most: int | None = None  # How many groups to answer at most, before they are put in order
+
+
+EVERYBODY: Final = Request(Query(None, (), ()), ex.Aggregate("count", None))
+"""All records."""

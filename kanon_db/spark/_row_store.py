@@ -18,7 +18,6 @@ from kanon_db.algorithms.recoding.generalized_cells import (
     RangeDistributions,
     SetDistributions,
 )
-from kanon_db.answers.likelihoods import MOST_GROUPED
 from kanon_db.answers.rows.cell_evidence import CellEvidence, KnownTypes, TriedColumn
 from kanon_db.answers.rows.pieces import Pieces
 from kanon_db.catalog.entries import Publication, changed
@@ -161,11 +160,8 @@ class SparkRowQuery(SparkQuery):
             return not hidden
         mark = self.rows[self.publication.layout["pattern"]].substr(cell.mark, 1)
         is_wanted = mark == "*" if hidden else mark != "*"
-        return bool(self.rows.where(is_wanted).limit(1).count())
-
-    def is_wide(self, layout: CellLayout, cell: CellDescription) -> bool:  # noqa: ARG002
-        """Whether a cell of a column of discrete ranges has too many values, or says nothing."""
-        return is_wide(self.rows, cell, MOST_GROUPED)
+        with failures_as_errors("suppressed cells could not be counted"):
+            return bool(self.rows.where(is_wanted).limit(1).count())
 
 
 class SparkTypes:
@@ -456,32 +452,6 @@ class CellShares:
         if key in self.of_sets:
             return self.of_sets[key][1]
         return self.of_ranges[key][3] if key in self.of_ranges else 0.0
-
-
-def is_wide(rows: DataFrame, cell: CellDescription, most: int) -> bool:
-    """Whether a cell of a column of discrete ranges has more values, or says nothing."""
-    from pyspark.sql import functions as f
-
-    column = f.col(quote_column(cell.column.name))
-    low, high = column[LOWER_END], column[UPPER_END]
-    width = high.cast("bigint") - low.cast("bigint")
-    if cell.column.type.name == "date":
-        width = f.datediff(high, low)
-    with failures_as_errors("the widths of cells could not be found"):
-        (row,) = rows.select(
-            f.max(width).alias("width"),
-            f.max(column.isNotNull() & (low.isNull() | high.isNull())).alias("anything"),
-        ).collect()
-    return bool((row["width"] or 0) + 1 > most or row["anything"])
-
-
-def is_known(rows: DataFrame, pattern: str, mark: int) -> bool:
-    """Whether some cell of a column is not suppressed."""
-    from pyspark.sql import functions as f
-
-    kept = f.substring(f.col(quote_column(pattern)), mark, 1) != f.lit("*")
-    with failures_as_errors("suppressed cells could not be counted"):
-        return bool(rows.where(kept).limit(1).count())
 
 
 _MOST_KEPT: Final = 64

@@ -20,6 +20,7 @@ from kanon_db.answers.scope import (
     OpenQuery,
     check_query,
     read_query,
+    require_kept_cells,
 )
 from kanon_db.catalog.entries import Publication
 from kanon_db.catalog.published_types import Estimator, PublishedTypes
@@ -44,7 +45,6 @@ from kanon_db.spark._row_store import (
     SparkRowQuery,
     add_value_shares,
     cell_layout,
-    is_known,
     keep_value_shares,
     rows_of,
     without_order,
@@ -67,21 +67,14 @@ def row_query(query: SparkQuery, layout: CellLayout, release: str) -> SparkRowQu
         raise TypeError("these are no files")
     rows = rows_of(session.tables, publication)
     names = sorted({n for part in query.query.evaluated for n in ex.attributes(part)})
-    pattern = publication.layout.get("pattern")
-    for name in names:
-        mark = layout.cells[name].mark
-        if mark is not None and pattern is not None and not is_known(rows, pattern, mark):
-            raise refusal(
-                "nothing is known of a column: all of its cells are suppressed",
-                hint="ask about other columns",
-                detail=f'column "{name}"',
-            )
     layout, shares = add_value_shares(
         layout, rows, publication, names, partial(keep_value_shares, release)
     )
     given = {one.name: getattr(query, one.name) for one in fields(query)}
     given["layout"] = layout
-    return SparkRowQuery(**given, rows=rows, shares=shares)
+    opened = SparkRowQuery(**given, rows=rows, shares=shares)
+    require_kept_cells(opened)
+    return opened
 
 
 # Answering queries from files: read, checked and written as in PostgreSQL, run by Spark.

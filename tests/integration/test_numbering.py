@@ -303,6 +303,23 @@ def test_ends_answer_as_numbers_do(parties: Parties, name: str) -> None:
         assert_same(found, wanted)
 
 
+@pytest.mark.parametrize("name", [one + suffix for one in WIDE for suffix in ("", "_few")])
+@pytest.mark.parametrize("column", ENDED)
+def test_groups_are_refused_by_the_widest_range(
+    parties: Parties, name: str, column: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = f"max(upper({column}) - lower({column})), bool_or(lower_inf({column}))"
+    ((widest, has_endless),) = fetch(parties.admin, f"SELECT {shown} FROM published.{name}")
+    for most, is_wide in ((widest - 1, True), (widest, has_endless)):
+        monkeypatch.setattr(coded_rows, "MOST_GROUPED", most)
+        query = f"SELECT {column}, COUNT(*) FROM {name} GROUP BY {column}"
+        if is_wide:
+            with pytest.raises(UnsupportedQueryError, match="ranges without an end"):
+                asked(parties, query)
+        else:
+            assert asked(parties, query)
+
+
 def test_so_many_values_are_not_tried(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
     query = QUESTIONS[2].format("wide_classes")
     (wanted,) = asked(parties, query)

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.answers.likelihoods import OTHERWISE, WHOLE
+from kanon_db.answers.likelihoods import MOST_GROUPED, OTHERWISE, WHOLE
 from kanon_db.answers.rows.cell_evidence import (
     CellEvidence,
     Codes,
@@ -29,13 +29,14 @@ from kanon_db.publications.rows.cell_columns import (
     Flags,
     NotFiniteError,
     NotReadError,
+    RangeColumn,
     Truths,
 )
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import by_attribute
 from kanon_db.query.formulas import not_finite
-from kanon_db.query.layout import CellLayout
-from kanon_db.query.sql import Request, is_leaf
+from kanon_db.query.layout import CellDescription, CellLayout
+from kanon_db.query.sql import EVERYBODY, Request, is_leaf
 
 # Counting published records by the numbers of their cells.
 #
@@ -668,6 +669,27 @@ def from_types(
     # Raises UnsupportedQueryError as :func:`refusing`, or where the query's arithmetic fails.
     with refusing(opened):
         return answer(opened.known_types(request, layout, also, lists_values=lists_values))
+
+
+def from_all_types(
+    opened: OpenQuery,
+    layout: CellLayout,
+    names: Sequence[str],
+    answer: Callable[[KnownTypes], Found],
+) -> Found:
+    """Answer from the types of all records that some columns tell apart."""
+    return from_types(opened, EVERYBODY, layout, answer, names)
+
+
+def is_wide(opened: OpenQuery, layout: CellLayout, cell: CellDescription) -> bool:
+    """Whether a range of a column of whole numbers has too many values to list, or lacks an end."""
+    name = cell.column.name
+
+    def exceed(types: KnownTypes) -> bool:
+        own = types.column(name).cells
+        return isinstance(own, RangeColumn) and own.ends.exceed(MOST_GROUPED)
+
+    return from_all_types(opened, layout, [name], exceed)
 
 
 _SUM_BYTES: Final = 48

@@ -27,9 +27,8 @@ from kanon_db.publications.rows.cell_columns import (
 )
 from kanon_db.publications.rows.stored_cells import PublicationReader, StoredCells
 from kanon_db.query import expressions as ex
-from kanon_db.query.expressions import Query
 from kanon_db.query.layout import CellLayout
-from kanon_db.query.sql import Request
+from kanon_db.query.sql import EVERYBODY, Request
 from kanon_db.session.protocol import Session
 from kanon_db.transfer.tries import (
     TRUE,
@@ -337,11 +336,10 @@ def answer_from_rows(
     layout = cell_layout(session, target.schema, publication, read_estimator(session))
     every = [*columns, *([] if sensitive is None else [sensitive])]
     names = [values.column.name for values in every]
-    count = Request(Query(None, (), ()), ex.Aggregate("count", None))
     session.step("reading the published rows")
     try:
         types = StoredTypes(
-            reader, count, layout, names, target.room.memory // 4, lists_values=False
+            reader, EVERYBODY, layout, names, target.room.memory // 4, lists_values=False
         )
     except NotReadError:
         raise _too_many(publication) from None

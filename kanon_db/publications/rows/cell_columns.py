@@ -354,6 +354,11 @@ class RangeEnds:
         """The ranges without one of the ends."""
         return self.from_all | self.to_all
 
+    def exceed(self, most: int) -> bool:
+        """Whether some range of whole numbers has more values than so many, or lacks an end."""
+        n_values = self.high[self.inside] - self.low[self.inside] + 1
+        return bool(self.endless.any() or n_values.max(initial=0) > most)
+
     def coordinates(self, codes: IntArray) -> FloatArray:
         """Return the numbers of ends."""
         if self.at is None:
@@ -568,9 +573,8 @@ class Cover:
             at_low, at_high = ends.at[low], ends.at[high]
             is_whole, some = low_in & high_in & (below_low == below_high), n_met > 0
             with np.errstate(invalid="ignore", divide="ignore"):
-                length = self._upto(at_high, below_high, high_in) - self._upto(
-                    at_low, below_low, low_in
-                )
+                upto_low = self._upto(at_low, below_low, low_in)
+                length = self._upto(at_high, below_high, high_in) - upto_low
                 part = np.where(high > low, length / (at_high - at_low), is_whole)
             part = np.where(np.isfinite(part), np.clip(part, 0, 1), 0.5 * some)
         return Truths(part, 1 - part, is_whole, some, ~some, ~is_whole, part, 1 - part)
