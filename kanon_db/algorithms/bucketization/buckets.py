@@ -84,19 +84,7 @@ class BucketSetting:
 
     @classmethod
     def of(cls, sizes: npt.ArrayLike, counts: npt.ArrayLike) -> BucketSetting:
-        """Make a setting of sizes in any order, leaving out those without a bucket.
-
-        Parameters
-        ----------
-        sizes : array_like of int, shape (q,)
-            Distinct bucket sizes, in records.
-        counts : array_like of int, shape (q,)
-            Number of buckets of each size, at least 0.
-
-        Returns
-        -------
-        BucketSetting
-        """
+        """Make a setting of distinct sizes in any order, leaving out those without a bucket."""
         sizes = np.asarray(sizes, dtype=np.int64)
         counts = np.asarray(counts, dtype=np.int64)
         order = np.argsort(sizes)
@@ -243,50 +231,23 @@ class BucketContents:
 
 @dataclass(frozen=True, eq=False)
 class BucketedRecords:
-    """QIT and SAT as arrays, bucket by bucket.
+    """QIT and SAT as arrays, bucket by bucket: quasi-identifiers and sensitive values."""
 
-    Parameters
-    ----------
-    columns : sequence of ndarray of int, each of shape (n_records,)
-        The quasi-identifiers, coded in the order of their values.
-    values : ndarray of int32, shape (n_records,)
-        The sensitive values of each bucket in any order that does not depend on the records.
-    starts : ndarray of int64, shape (n_buckets + 1,)
-        Where each bucket begins, and where the last one ends.
-    n_values : int
-        How many sensitive values there are.
-    """
-
-    columns: Sequence[AnyIntArray]
+    columns: Sequence[AnyIntArray]  # (n_records,) each: codes in the order of their values
+    # (n_records,): those of each bucket, in any order that does not depend on the records
     values: CodeArray
-    starts: IntArray
+    starts: IntArray  # (n_buckets + 1,): where each bucket begins, and the last one ends
     n_values: int
 
     @classmethod
     def of(
         cls,
         columns: Sequence[AnyIntArray],
-        buckets: AnyIntArray,
-        values: AnyIntArray,
+        buckets: AnyIntArray,  # (n_records,): that of each record, from 0; none is empty
+        values: AnyIntArray,  # (n_records,): the sensitive values, by bucket
         n_values: int,
     ) -> tuple[Self, IntArray]:
-        """Gather records by their buckets, numbered from 0, of which none is empty.
-
-        Parameters
-        ----------
-        columns : sequence of ndarray of int
-        buckets : ndarray of int, shape (n_records,)
-            The bucket of each record.
-        values : ndarray of int, shape (n_records,)
-            The sensitive values, by bucket.
-        n_values : int
-
-        Returns
-        -------
-        records : BucketedRecords
-        order : ndarray of int64, shape (n_records,)
-            The place that each of these records had.
-        """
+        """Gather records by their buckets; return the place that each of these records had, too."""
         order = order_of(buckets, stable=True)
         starts = np.append(0, np.cumsum(np.bincount(buckets)))
         gathered = [taken(column, order) for column in columns]
@@ -382,22 +343,11 @@ _FITTED: Final = 30
 
 
 def capped(weights: SingleArray, records: BucketedRecords, caps: SingleArray) -> None:
-    """Put weights below caps, in place.
-
-    Parameters
-    ----------
-    weights : ndarray of float32, shape (n_records, n_values)
-    records : BucketedRecords
-    caps : ndarray of float32, shape (n_values,)
-        At least the largest share of the value in a bucket.
-
-    Notes
-    -----
-    Rows and columns are scaled in turn and cut: the weights go towards those that are nearest, by
-    relative entropy, of all that add up to 1 for a record and to the numbers of a bucket's values
-    (L. Bregman 1967). In the end each value has its number exactly, up to rounding, and a record's
-    weights may be a little off 1.
-    """
+    """Put weights below caps, in place: each value keeps its number exactly, up to rounding."""
+    # A cap is at least the largest share of its value in a bucket. Rows and columns are scaled in
+    # turn and cut: the weights go towards those that are nearest, by relative entropy, of all that
+    # add up to 1 for a record and to the numbers of a bucket's values (L. Bregman 1967). In the
+    # end, a record's weights may be a little off 1.
     _cap(weights, records.starts, records.values, caps)
 
 
@@ -498,16 +448,9 @@ _FEW_LEVELS, _MOST_LEVELS = 15, 255
 
 @dataclass(frozen=True, eq=False)
 class WeightUnits:
-    """What a level of weights stands for: the weight of level a for value v is ``a / parts[v]``.
+    """What a level of weights stands for: the weight of level a for value v is ``a / parts[v]``."""
 
-    Parameters
-    ----------
-    most : ndarray of int64, shape (n_values,)
-        The largest level of each value, at most 255.
-    parts : ndarray of int64, shape (n_values,)
-    """
-
-    most: IntArray
+    most: IntArray  # (n_values,): the largest level of each, at most 255
     parts: IntArray
 
     @classmethod
@@ -569,25 +512,11 @@ class WeightUnits:
     def levels(
         self, weights: SingleArray, records: BucketedRecords, random: np.random.Generator
     ) -> npt.NDArray[np.uint8]:
-        """Round weights to levels.
+        """Round weights to levels: those of a value in a bucket add up to `parts` times its number.
 
-        Parameters
-        ----------
-        weights : ndarray of float32, shape (n_records, n_values)
-            See :func:`capped`.
-        records : BucketedRecords
-            In each bucket in any order that does not depend on their values.
-        random : numpy.random.Generator
-
-        Returns
-        -------
-        ndarray of uint8, shape (n_records, n_values)
-            Those of a value in a bucket add up to `parts` times how often the bucket has it.
-
-        Notes
-        -----
-        Systematic rounding (Madow 1949): each level is its weight on average, and next to it.
+        The records of each bucket are in any order that does not depend on their values.
         """
+        # Systematic rounding (Madow 1949): each level is its weight on average, and next to it.
         levels = np.empty(weights.shape, dtype=np.uint8)
         seed = draw_seed(random)
         _round(weights, records.starts, records.values, self.most, self.parts, seed, levels)

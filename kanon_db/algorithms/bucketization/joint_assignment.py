@@ -175,27 +175,14 @@ def _scratch(n_entries: int, n_values: IntArray) -> tuple[IntArray, ...]:
 
 def round_shares(
     amounts: IntArray,
-    values: CodeArray,
+    values: CodeArray,  # (n, 2): row and column of each entry, no two of them the same
     part: int,
     total: int,
     scratch: tuple[IntArray, ...] | None = None,
 ) -> IntArray:
-    """Round ``amounts * part / whole`` so that all sums of a value, and the total, are rounded.
+    """Round ``amounts * part / total``: entries, sums of rows and of columns, and the total.
 
-    Parameters
-    ----------
-    amounts : ndarray of int64, shape (n,)
-    values : ndarray of int32, shape (n, 2)
-        Row and column of each entry, no two of them the same.
-    part, whole : int
-        With 0 <= part <= whole.
-    scratch : tuple, optional
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-        Each entry, each sum of a row or a column, and the total is the floor or the ceiling of what
-        it was; see the proof of :func:`equal_buckets`.
+    Each becomes the floor or the ceiling of what it was; see the proof of :func:`equal_buckets`.
     """
     if scratch is None:
         scratch = _scratch(amounts.size, values.max(axis=0, initial=0) + 1)
@@ -411,17 +398,15 @@ def arrange(data: SensitiveCombinations, setting: BucketSetting, pulse: Pulse) -
     """Find a bucket for each record, in the order of combinations; None if none is found.
 
     Of two attributes and at most two sizes, there is none then; of more, that is no proof.
-
-    Notes
-    -----
-    **Source:** our own. How many records of each combination go to the buckets of a size is an
-    integer flow between values of both attributes, with bounds on what each value sends (A. Hoffman
-    1960), begun with even shares and mended along augmenting paths; of three sizes or more, it is
-    found for one size after the other. :func:`equal_buckets` then deals the records of each size,
-    within the limits: a value that has at most L B records has at most L in each of B buckets. Of
-    three attributes or more, which is NP-hard, two that leave least room are arranged like this,
-    and records then change places at random (with a fixed seed), until the others are right.
     """
+    # The method is our own. How many records of each combination go to the buckets of a size is an
+    # integer flow between values of both attributes, with bounds on what each value sends (A.
+    # Hoffman 1960), begun with even shares and mended along augmenting paths; of three sizes or
+    # more, it is found for one size after the other. `equal_buckets` then deals the records of each
+    # size, within the limits: a value that has at most L B records has at most L in each of B
+    # buckets. Of three attributes or more, which is NP-hard, two that leave least room are arranged
+    # like this, and records then change places at random (with a fixed seed), until the others are
+    # right.
     pair = _tightest(data)
     keys = data.values[:, pair[0]] * (int(data.values[:, pair[1]].max(initial=0)) + 1)
     keys += data.values[:, pair[1]]

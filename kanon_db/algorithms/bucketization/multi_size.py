@@ -205,11 +205,9 @@ class SettingProgram:
 def solve_setting(
     program: SettingProgram, near: IntArray, start: IntArray | None, *, integral: bool, pulse: Pulse
 ) -> Solution:
-    """Solve a program by HiGHS.
-
-    The solver works on the differences from ``near``: the better that is, the fewer digits it
-    needs.
-    """
+    """Solve a program by HiGHS."""
+    # The solver works on the differences from ``near``: the better that is, the fewer digits it
+    # needs.
     terms = np.vstack([program.sizes, program.room])
     lacking = np.append(program.n_records, program.needed) - terms @ near
     rows, columns = np.nonzero(terms)
@@ -273,18 +271,10 @@ _PRECISION = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class OptimalSetting:
-    """A bucket setting, and how close to the optimum it is known to be.
+    """A bucket setting, and how close to the optimum it is known to be."""
 
-    Parameters
-    ----------
-    setting : BucketSetting
-        Valid, whether or not it is optimal.
-    proof : Proof
-        Loss of the setting, and a bound on that of any valid one.
-    """
-
-    setting: BucketSetting
-    proof: Proof
+    setting: BucketSetting  # Valid, whether or not it is optimal
+    proof: Proof  # Loss of the setting, and a bound on that of any valid one
 
 
 def optimal(
@@ -459,9 +449,9 @@ class _TypedTable:
     def find_crowded(self, n_buckets: IntArray, unit: int) -> list[BoolArray]:
         """Find likely sets of types with more records than the buckets may hold.
 
-        These are single types, and sets that the smaller or the larger buckets cannot hold.
         Records and buckets are counted in multiples of 1 / ``unit``.
         """
+        # These are single types, and sets that the smaller or the larger buckets cannot hold.
         counts = unit * self.counts
         capacities = self.limits * n_buckets
         lacking = counts - capacities.sum(axis=1)
@@ -601,17 +591,13 @@ def jointly_two_size(
 ) -> JointPlan:
     """Find a setting of at most two sizes of little loss that holds for each attribute.
 
-    Settings that hold for each attribute, and for combinations, are looked at from the least loss
-    on, one of each loss; the first one for which an arrangement is found is taken. After eight of
-    them, losses are skipped in growing steps. In the end come settings of nearly equal sizes.
-
-    Raises
-    ------
-    InfeasibleError
-        Where no arrangement is found. Of two attributes, there is one wherever there are buckets of
-        nearly equal sizes for each attribute; of more, that none is found is no proof that there is
-        none.
+    Raises InfeasibleError where no arrangement is found.
     """
+    # Settings that hold for each attribute, and for combinations, are looked at from the least loss
+    # on, one of each loss; the first one for which an arrangement is found is taken. After eight of
+    # them, losses are skipped in growing steps. In the end come settings of nearly equal sizes. Of
+    # two attributes, there is an arrangement wherever there are buckets of nearly equal sizes for
+    # each attribute; of more, that none is found is no proof that there is none.
     if not data.n_records:
         return JointPlan(BucketSetting.of([], []), np.empty(0, dtype=np.int32))
     problem = joint_problem(list(data.bounded()), max_bucket_size, pulse)
@@ -732,12 +718,10 @@ def jointly_optimal(
     solver: str = HIGHS,
     pulse: Pulse = UNLIMITED,
 ) -> JointPlan:
-    """Find the setting that loses least, by integer programming, or say how much less might do.
-
-    No setting can lose less than the optimum for one of the attributes, or for combinations, alone.
-    Where the setting that loses most of these holds for all of them, it is the optimum; otherwise
-    what :func:`jointly_multi_size` finds is returned with that bound.
-    """
+    """Find the setting that loses least, by integer programming, or say how much less might do."""
+    # No setting can lose less than the optimum for one of the attributes, or for combinations,
+    # alone. Where the setting that loses most of these holds for all of them, it is the optimum;
+    # otherwise what `jointly_multi_size` finds is returned with that bound.
     bound, best = Fraction(0), None
     for counts, privacy in data.bounded():
         optimum = optimal(

@@ -365,35 +365,23 @@ def learn(
 ) -> ValueModel | None:
     """Fit a model of the sensitive value to buckets.
 
-    Parameters
-    ----------
-    records : BucketedRecords
-    random : numpy.random.Generator
-        Chooses the buckets that are learned from, and draws matchings.
-    pulse : Pulse
-    n_codes : sequence of int, optional
-        How many codes each column has, where the records are a random sample of whole buckets:
-        the model is then one of all codes, and learned from :func:`sample_size` of these records.
-
-    Returns
-    -------
-    ValueModel or None
-        None where nothing is learned: buckets that were held out are not more likely by it.
-
-    Notes
-    -----
-    The likelihood of a bucket sums over all matchings of its records with its values. Its gradient
-    does so, too, in small buckets, and is estimated in others from matchings that are drawn by
-    swaps. It is followed by Adam (Kingma and Ba, 2015).
-    Each group of effects has a normal prior, whose precision is gamma / (sum of squares), with the
-    number gamma of effects that the data determine; the information on an effect is the sum of the
-    squared scores of buckets. In some rounds, values exchange their effects where small effects
-    then make buckets likelier; a maximum in which some values have each other's effects may be
-    found all the same. All effects are then scaled by what makes the buckets that were held out
-    most likely; the likelihood at each scale follows by thermodynamic integration. Before all that,
-    in large tables, a look at small effects ends it where half of the buckets tell nothing of the
-    other half.
+    None where nothing is learned: buckets that were held out are not more likely by it.
     """
+    # `n_codes`: how many codes each column has, where the records are a random sample of whole
+    # buckets: the model is then one of all codes, and learned from `sample_size` of these records.
+    #
+    # The likelihood of a bucket sums over all matchings of its records with its values. Its
+    # gradient does so, too, in small buckets, and is estimated in others from matchings that are
+    # drawn by swaps. It is followed by Adam (Kingma and Ba, 2015).
+    #
+    # Each group of effects has a normal prior, whose precision is gamma / (sum of squares), with
+    # the number gamma of effects that the data determine; the information on an effect is the sum
+    # of the squared scores of buckets. In some rounds, values exchange their effects where small
+    # effects then make buckets likelier; a maximum in which some values have each other's effects
+    # may be found all the same. All effects are then scaled by what makes the buckets that were
+    # held out most likely; the likelihood at each scale follows by thermodynamic integration.
+    # Before all that, in large tables, a look at small effects ends it where half of the buckets
+    # tell nothing of the other half.
     n_values = records.n_values
     if not 2 <= n_values <= MOST_VALUES or records.starts.size < 4 or not records.columns:
         return None
@@ -534,12 +522,10 @@ class _Fit:
             ]
 
     def _relabel(self, low: int, high: int) -> None:
-        """Exchange the effects of values, where small effects then make buckets likelier.
-
-        Values that most buckets have equally often can change places with hardly any difference to
-        the likelihood, and chance decides which one takes whose. Those buckets that have more of
-        one tell.
-        """
+        """Exchange the effects of values, where small effects then make buckets likelier."""
+        # Values that most buckets have equally often can change places with hardly any difference
+        # to the likelihood, and chance decides which one takes whose. Those buckets that have more
+        # of one tell.
         own = self._records.between(low, high)
         start = int(self._records.starts[low])
         effects, prior = self._parameters
@@ -617,11 +603,9 @@ def _relation(records: BucketedRecords, design: _Design, rows: AnyIntArray) -> f
 def _first_order(
     model: ValueModel, records: BucketedRecords, rows: AnyIntArray | None = None
 ) -> float:
-    """Return how much likelier buckets become by small effects, in standard errors of the sum.
-
-    Where values that go with each other's records are swapped, as in a wrong local maximum of the
-    likelihood, buckets with more of a value do not have more of the records that it goes with.
-    """
+    """Return how much likelier buckets become by small effects, in standard errors of the sum."""
+    # Where values that go with each other's records are swapped, as in a wrong local maximum of the
+    # likelihood, buckets with more of a value do not have more of the records that it goes with.
     scores = model._scores(records, rows) - model._prior
     usual = np.exp(model._prior - model._prior.max())
     more = ((records.shares - usual / usual.sum()) * scores).sum(axis=1, dtype=np.float64)

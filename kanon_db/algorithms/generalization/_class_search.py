@@ -101,11 +101,10 @@ class CandidateClasses:
 
 
 class PairCuts(NamedTuple):
-    """Subset-row inequalities: sets of types that limit the pairs of their records within classes.
+    """Subset-row inequalities: sets of types that limit pairs of their records within classes."""
 
-    **Source:** subset-row inequalities of three rows (Jepsen, Petersen, Spoorendonk, Pisinger
-    2008): all classes hold at most half as many pairs of a set as the set has records.
-    """
+    # Those of three rows (Jepsen, Petersen, Spoorendonk, Pisinger 2008): all classes hold at most
+    # half as many pairs of a set as the set has records.
 
     members: IntArray  # (s, 3): types of each set
     prices: IntArray  # (s,): price of a pair, in units, at least 0
@@ -266,11 +265,9 @@ def _price(cuts: PairCuts, state: SearchState, d: int, t: int) -> int:
 def _largest_duals(
     types: DistinctRecords, goal: SearchGoal, state: SearchState, d: int, first: Integer, size: int
 ) -> int:
-    """Sum the largest duals of 0, 1, … candidates of depth d from the first; return how many.
-
-    The class has ``size`` records, the last of which may be one of these candidates; there are as
-    many sums as the class can still take records.
-    """
+    """Sum the largest duals of 0, 1, … candidates of depth d from the first; return how many."""
+    # The class has ``size`` records, the last of which may be one of these candidates; there are as
+    # many sums as the class can still take records.
     most = 2 * goal.k - 1 - size
     n, total = 0, 0
     state.best[0] = 0
@@ -433,11 +430,10 @@ _LOSSES_PER_BEAT = 2**17  # some milliseconds
 
 
 class ClassSearch:
-    """Classes of k to 2k - 1 records whose reduced cost is below a limit.
+    """Classes of k to 2k - 1 records whose reduced cost is below a limit."""
 
-    Depth first, by descending duals. Loss grows with the class, so the loss of a class less the
-    largest duals left bounds the reduced cost of all that contain it. Whole units: exact.
-    """
+    # Depth first, by descending duals. Loss grows with the class, so the loss of a class less the
+    # largest duals left bounds the reduced cost of all that contain it. Whole units: exact.
 
     def __init__(
         self,

@@ -67,11 +67,10 @@ class _CoverState(NamedTuple):
 
 
 class CoverSearch:
-    """Finds the partition of all records into classes of a list that loses least.
+    """Finds the partition of all records into classes of a list that loses least."""
 
-    Depth first, on the type that the fewest classes hold. Duals raised until a reduced cost is 0
-    bound what is still to come from below; in whole units, so exactly.
-    """
+    # Depth first, on the type that the fewest classes hold. Duals raised until a reduced cost is 0
+    # bound what is still to come from below; in whole units, so exactly.
 
     # HiGHS in its place took 3 to 20 times as long for k = 3 and 5 (20 to 80 records), and its
     # tolerances let it prove 2910/41 where 2895/41 is the optimum (80 records of four numbers).
@@ -325,13 +324,11 @@ class Duals(NamedTuple):
 
 
 class RestrictedMaster:
-    """The restricted master problem: fractions of classes that hold every record once.
+    """The restricted master problem: fractions of classes that hold every record once."""
 
-    **Source:** boxes: R. Marsten, W. Hogan, J. Blankenship, *The boxstep method* (1975).
-
-    Two columns for each type, one record more and one fewer, keep duals near known ones. Without
-    the row "at most n // k classes", the relaxation has up to n / k, which matters in small tables.
-    """
+    # Boxes are those of R. Marsten, W. Hogan, J. Blankenship, *The boxstep method* (1975). Two
+    # columns for each type, one record more and one fewer, keep duals near known ones. Without the
+    # row "at most n // k classes", the relaxation has up to n / k, which matters in small tables.
 
     def __init__(self, types: DistinctRecords, k: int) -> None:
         n_types = types.copies.size
@@ -550,9 +547,10 @@ class ClassPartition:
 def set_partition(types: DistinctRecords, k: int, upper: int, *, pulse: Pulse) -> ClassPartition:
     """Find the partition of records into classes of k to 2k - 1 with the least loss.
 
-    **Source:** [OB] Eq. (21) to (28) with a variable for each class: a class of 2k records or more
-    never beats its split. Bounds come from rounded duals, as whole numbers.
+    **Source:** [OB] Eq. (21) to (28) with a variable for each class.
     """
+    # A class of 2k records or more never beats its split. Bounds come from rounded duals, as whole
+    # numbers.
     check_size(int(types.copies.sum()))
     return search_partition(types, k, upper, pulse)
 
@@ -607,11 +605,9 @@ def _enumerate(
 
 
 def _nearest_neighbor_duals(types: DistinctRecords, k: int, pulse: Pulse) -> IntArray:
-    """Bound the loss of a record of each type by the loss with its (k - 1)th nearest neighbor.
-
-    A class has k - 1 others, and loses no less than any two of its records: no reduced cost is
-    below 0. Types that are not reached in time have duals of 0.
-    """
+    """Bound the loss of a record of each type by the loss with its (k - 1)th nearest neighbor."""
+    # A class has k - 1 others, and loses no less than any two of its records: no reduced cost is
+    # below 0. Types that are not reached in time have duals of 0.
     duals = np.zeros(types.copies.size, dtype=np.int64)
     for first in range(0, duals.size, _TYPES_PER_PART):
         pulse.beat()

@@ -56,11 +56,9 @@ class Schedule:
     def steps(
         self, mean_loss: float, pulse: Pulse, workers: int = 1, width: int = 1
     ) -> Iterator[tuple[int, float]]:
-        """Divide the work into calls of some milliseconds.
-
-        The seconds of the pulse are counted in proposals, so that the same request finds the same
-        on a busy machine; the clock ends the work after ``_OVERDUE`` times as long.
-        """
+        """Divide the work into calls of some milliseconds."""
+        # The seconds of the pulse are counted in proposals, so that the same request finds the same
+        # on a busy machine; the clock ends the work after ``_OVERDUE`` times as long.
         n_done = 0
         in_time = max(pulse.seconds, 0.0) * workers * PROPOSALS_PER_SECOND * min(16 / width, 1.0)
         n_planned = int(min(self.n_proposals, in_time))
@@ -143,11 +141,10 @@ class TypedRecords(NamedTuple):
 def _nearest(
     values: CodeArray, units: Units, random: np.random.Generator, pulse: Pulse
 ) -> CodeArray:
-    """Find row types that lose little in a class with each row type, nearest first.
-
-    Rows are sorted several times, each attribute being the least significant once, and rows within
-    24 places of each other are compared: that finds rows that differ in one or two attributes.
-    """
+    """Find row types that lose little in a class with each row type, nearest first."""
+    # Rows are sorted several times, each attribute being the least significant once, and rows
+    # within 24 places of each other are compared: that finds rows that differ in one or two
+    # attributes.
     n_types, m = values.shape
     nearest = np.full((n_types, _N_NEAR), _NONE, dtype=np.int32)
     losses = np.full((n_types, _N_NEAR), _FAR, dtype=np.int32)
@@ -228,11 +225,9 @@ def anneal_classes(
     # that records can reach every class.
     workers: int = 1,
 ) -> IntArray:
-    """Anneal equivalence classes.
-
-    Without a constraint, some classes are dissolved first and their records dispersed, so that
-    others have more than k records and can spare some.
-    """
+    """Anneal equivalence classes."""
+    # Without a constraint, some classes are dissolved first and their records dispersed, so that
+    # others have more than k records and can spare some.
     if constraint is None:
         class_of_record = _dispersed(typed, class_of_record, k, random)
     classes = ClassSummaries.of(typed.records, class_of_record, room=k)
@@ -362,11 +357,9 @@ def _anneal(
     temperature: float,
     state: WordArray,
 ) -> None:
-    """Propose changes; make those that lose less, and others with a chance that falls with loss.
-
-    A change that loses ``temperature`` units more is made with a chance of 1 / e. The rules keep
-    holding for all classes.
-    """
+    """Propose changes; make those that lose less, and others with a chance that falls with loss."""
+    # A change that loses ``temperature`` units more is made with a chance of 1 / e. The rules keep
+    # holding for all classes.
     # All in one loop: nested calls would double its time.
     records, near, first_of_type = typed.records, typed.near, typed.first_of_type
     type_of_record = typed.type_of_record

@@ -670,9 +670,8 @@ class _Tried:
         low, high = ends.low[ends.inside], ends.high[ends.inside]
         if self._wide is not None:
             at, is_wide, wide = self.at_ends(low), low < high, self._wide()
-            of_all = Truths.known(at == TRUE, at == FALSE)
             place = np.where(is_wide, low.size + np.cumsum(is_wide) - 1, np.arange(low.size))
-            return Truths.joined([of_all, wide]).at(place)
+            return Truths.joined([Truths.known(at == TRUE, at == FALSE), wide]).at(place)
         low, high = self._code(low), self._code(high)
         n = high - low + 1
         true, false = (
