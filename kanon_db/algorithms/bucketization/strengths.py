@@ -49,7 +49,7 @@ _MOST_NAMED: Final = 3
 _FEW_CODES: Final = 8
 """A set has a range of the codes of a column that has more."""
 
-_LEAST_BESIDE: Final = 8
+_LEAST_BESIDE: Final = 4
 """Buckets on either side of a cut between cells: fewer may lie apart by chance."""
 
 _LEAST_INSIDE: Final = 10.0

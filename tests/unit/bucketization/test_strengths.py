@@ -61,6 +61,17 @@ def test_what_lies_between_cells_is_no_dependence_inside() -> None:
     assert everywhere[0] > 0.15
 
 
+def test_cells_of_few_buckets_are_found() -> None:
+    """Records and values that differ from cell to cell, of five buckets each, go together there."""
+    random = np.random.default_rng(6)
+    n_cells = N_RECORDS // (5 * SIZE)
+    cell = np.repeat(np.arange(n_cells), 5 * SIZE)
+    of_cell = random.integers(0, 6, n_cells)[cell]
+    other = np.where(random.random(N_RECORDS) < 0.7, of_cell, random.integers(0, 6, N_RECORDS))
+    y = ranked(of_cell + random.normal(size=N_RECORDS), N_VALUES)
+    assert HiddenDependence(bucketed([cell, other], y, cell)).strengths().max() < 0.06
+
+
 def test_batches_have_cells_of_their_own() -> None:
     """Cells of people who came later lie across those of before: none would be left of both."""
     random = np.random.default_rng(8)
