@@ -283,7 +283,7 @@ def _condition(expression: Expression, inner: Callable[[Expression], Node]) -> N
             equal = ex.TruthTest(ex.Comparison("=", left, right), "true")
             neither = ex.And((ex.NullTest(left), ex.NullTest(right)))
             return _negate(inner(ex.Or((equal, neither))), not negated)
-        case ex.Membership() | ex.Range() if _schema_of(*ex.children(expression)) is not None:
+        case ex.Membership() | ex.Range() if _schema_of(*expression.children) is not None:
             return inner(ex.spell_out(expression))
         case ex.Membership(operand, items, negated):
             membership = exp.In(

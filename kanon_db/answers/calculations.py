@@ -173,7 +173,7 @@ def _may_be_null(expression: ex.Expression, known: Mapping[ex.Expression, Estima
         case ex.Aggregate(_, operand, condition):
             number = known.get(ex.Aggregate("count", operand, condition))
             return number is None or number.lower_bound is None or number.lower_bound < 1
-    return any(_may_be_null(part, known) for part in ex.children(expression))
+    return any(_may_be_null(part, known) for part in expression.children)
 
 
 def _choose(
@@ -205,7 +205,7 @@ def _choose(
 
 def _tell_truth(known: Mapping[ex.Expression, Estimated], condition: ex.Expression) -> TruthRange:
     """Tell the truth of a comparison, or of a test for NULL."""
-    values = [_evaluate(part, known) for part in ex.children(condition)]
+    values = [_evaluate(part, known) for part in condition.children]
     if isinstance(condition, ex.NullTest):
         return TruthRange((values[0].estimate is None) != condition.negated, True, True, False)
     if not isinstance(condition, ex.Comparison):
@@ -213,7 +213,7 @@ def _tell_truth(known: Mapping[ex.Expression, Estimated], condition: ex.Expressi
     one, other = values
     return TruthRange.of_comparison(
         condition.operator, one, other,
-        may_be_unknown=any(_may_be_null(part, known) for part in ex.children(condition)),
+        may_be_unknown=any(_may_be_null(part, known) for part in condition.children),
     )  # fmt: skip
 
 

@@ -179,7 +179,7 @@ class Plan:
         def collect(part: Expression) -> None:
             side = self.side(part)
             if side is None and is_combination(part):
-                for inner in ex.children(part):
+                for inner in part.children:
                     collect(inner)
             else:
                 leaves[2 if side is None else side][part] = None

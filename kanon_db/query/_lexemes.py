@@ -513,9 +513,11 @@ class LexemeCursor:
         self.here = self._lexemes[self._at]
         return lexeme
 
-    def reads(self, *texts: str) -> bool:
+    def reads(self, first: str, *others: str) -> bool:
         """Whether these words and symbols come next."""
-        return all(self.ahead(i).reads(text) for i, text in enumerate(texts))
+        return self.here.reads(first) and all(
+            self.ahead(i).reads(text) for i, text in enumerate(others, start=1)
+        )
 
     def takes(self, *texts: str) -> bool:
         """Pass over these words and symbols, if they come next."""

@@ -497,7 +497,7 @@ def _aggregates(expression: ex.Expression) -> list[ex.Aggregate]:
     """Return the aggregates of an expression, without those that they are of."""
     if isinstance(expression, ex.Aggregate):
         return [expression]
-    return [inner for part in ex.children(expression) for inner in _aggregates(part)]
+    return [inner for part in expression.children for inner in _aggregates(part)]
 
 
 def _names(expression: ex.Expression) -> bool:
@@ -589,7 +589,7 @@ class _Checker:
         )  # fmt: skip
         for part in (inner for one in query.evaluated for inner in ex.walk(one)):
             if not isinstance(part, ex.NullTest):
-                for inner in ex.children(part):
+                for inner in part.children:
                     if isinstance(inner, Column):
                         _require_grouped(inner.type)
         return query

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal, localcontext
 from functools import cached_property, lru_cache
+from operator import is_
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar, dataclass_transform
 from typing import Literal as OneOf
 
@@ -118,9 +119,14 @@ class Expression:
         dataclass(frozen=True)(cls)
 
     @cached_property
+    def children(self) -> tuple[Expression, ...]:
+        """Its parts, from left to right."""
+        return tuple(_inside([getattr(self, name) for name in self.__match_args__]))
+
+    @cached_property
     def attributes(self) -> frozenset[str]:
         """The publication's columns that it depends on."""
-        return frozenset[str]().union(*(part.attributes for part in children(self)))
+        return frozenset[str]().union(*(part.attributes for part in self.children))
 
 
 class Literal(Expression):
@@ -412,11 +418,6 @@ class Not(Expression):
     part: Expression
 
 
-def children(expression: Expression) -> tuple[Expression, ...]:
-    """Return the parts of an expression, from left to right."""
-    return tuple(_inside([getattr(expression, name) for name in expression.__match_args__]))
-
-
 def _inside(fields: Sequence[object]) -> Iterator[Expression]:
     for content in fields:
         if isinstance(content, Expression):
@@ -426,21 +427,25 @@ def _inside(fields: Sequence[object]) -> Iterator[Expression]:
 
 
 def rebuilt(expression: Part, change: Callable[[Expression], Expression]) -> Part:
-    """Rebuild an expression with each of its parts changed.
+    """Rebuild an expression with each of its parts changed; one of which none is stays the same.
 
     Examples
     --------
     >>> rebuilt(Not(Name(("a",))), lambda part: Literal("boolean", "true"))
     Not(part=Literal(kind='boolean', text='true'))
     """
+    parts = [change(part) for part in expression.children]
+    if all(map(is_, parts, expression.children)):
+        return expression
+    following = iter(parts)
 
     def changed(content: object) -> object:
         if isinstance(content, Expression):
-            return change(content)
+            return next(following)
         return tuple(map(changed, content)) if isinstance(content, tuple) else content
 
-    names = expression.__match_args__
-    return replace(expression, **{name: changed(getattr(expression, name)) for name in names})  # type: ignore[type-var]
+    fields = (getattr(expression, name) for name in expression.__match_args__)
+    return type(expression)(*map(changed, fields))
 
 
 def replace_parts(
@@ -466,7 +471,7 @@ def walk(expression: Expression | None) -> Iterator[Expression]:
     while pending:
         inner = pending.pop()
         yield inner
-        pending.extend(reversed(children(inner)))
+        pending.extend(reversed(inner.children))
 
 
 def spell_out(test: Range | Membership) -> Expression:

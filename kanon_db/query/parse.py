@@ -30,7 +30,6 @@ from kanon_db.query.expressions import (
     Values,
     WindowTotal,
     beyond_publications,
-    children,
     has_aggregate,
     joined,
     refusal,
@@ -617,12 +616,12 @@ def _check_lists(text: QueryText) -> None:
 
 def _count_repeated(expression: Expression, cost: Callable[[Expression], int]) -> int:
     """Add up the costs of operators, each as often as statements may repeat it."""
-    costs = sum(_count_repeated(part, cost) for part in children(expression))
+    costs = sum(_count_repeated(part, cost) for part in expression.children)
     return cost(expression) + (2 * costs if isinstance(expression, _WRITTEN_TWICE) else costs)
 
 
 def _operators(expression: Expression) -> int:
-    return 1 if children(expression) else 0
+    return 1 if expression.children else 0
 
 
 def _matching(expression: Expression) -> int:
@@ -640,4 +639,4 @@ def _refuse_tall(expression: Expression) -> None:
         height += 1
         if height > MAX_HEIGHT:
             raise refusal(f"an expression nests more than {MAX_HEIGHT} operators")
-        level = [inner for part in level for inner in children(part)]
+        level = [inner for part in level for inner in part.children]

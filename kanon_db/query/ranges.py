@@ -321,7 +321,7 @@ def can_cover(cell: CellDescription, condition: ex.Expression) -> bool:
     def fits(constant: ex.Constant) -> bool:
         return constant.text is not None and place_of(type_, "", constant.type) is not None
 
-    if sum(bool(ex.children(part)) for part in ex.walk(condition)) > _MOST_OPERATORS:
+    if sum(bool(part.children) for part in ex.walk(condition)) > _MOST_OPERATORS:
         return False
     constants = (part for part in ex.walk(condition) if isinstance(part, ex.Constant))
     if place_of(type_, "") is None or not all(map(fits, constants)):

@@ -225,7 +225,7 @@ def leaves(condition: ex.Expression | None) -> list[ex.Expression]:
         return []
     if is_leaf(condition):
         return [condition]
-    parts = ex.children(by_attribute(condition))
+    parts = by_attribute(condition).children
     return [leaf for part in parts for leaf in leaves(part)]
 
 

@@ -470,6 +470,8 @@ def with_answers(text: QueryText, joins: Sequence[AnsweredJoin]) -> QueryText:
 
 def settle(text: QueryText, answer: Callable[[QueryText], Rows]) -> tuple[QueryText, int]:
     """Answer the questions of a query, and put their rows in their places; count these."""
+    if not text.questions:
+        return text, 0
     lists: list[Rows] = []
     for question in text.questions:
         lists.append(answer(_with_constants(question, lists)))

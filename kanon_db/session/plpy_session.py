@@ -73,10 +73,7 @@ class PlpySession(ReportingSession):
     def fetch(self, statement: str, *values: Value) -> list[Row]:
         """Run one statement; see the protocol."""
         try:
-            if values:
-                result = self._plpy.execute(self._plan(statement, values), list(values))
-            else:
-                result = self._plpy.execute(statement)
+            result = self._plpy.execute(self._plan(statement, values), list(values))
         except self._plpy.SPIError as error:
             raise database_error(error.sqlstate, str(error)) from None
         return list(result)

@@ -201,6 +201,9 @@ _WORK_MEMORY: Final = "16MB"
 @contextmanager
 def settings(session: Session, values: Mapping[str, str]) -> Iterator[None]:
     """Run the block with other settings, given by name, and then restore the caller's."""
+    if not values:
+        yield
+        return
     rows = session.fetch(
         "SELECT name, current_setting(name) AS value FROM unnest($1::text[]) AS name", list(values)
     )

@@ -281,7 +281,7 @@ def _calculated_columns(expression: ex.Expression) -> list[ex.Column]:
                 pending += [result for _, result in branches]
                 pending += [] if default is None else [default]
             case inner:
-                pending += ex.children(inner)
+                pending += inner.children
     return columns
 
 

@@ -74,7 +74,7 @@ def leaves_of(condition: ex.Expression | None) -> Iterator[ex.Expression]:
     if is_tried_whole(condition):
         yield condition
         return
-    for part in ex.children(ex.by_attribute(condition)):
+    for part in ex.by_attribute(condition).children:
         yield from leaves_of(part)
 
 

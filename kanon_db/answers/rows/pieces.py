@@ -178,7 +178,7 @@ class _Divider:
             else:
                 by_value[leaf] = self._mentioned(leaf)
                 if compares_ranges(leaf, cells):
-                    left, right = ex.children(leaf)
+                    left, right = leaf.children
                     compared[leaf] = *self._mentioned(left), *self._mentioned(right)
         require_few(len(own_leaves), len(by_cell))
         opened = [leaf for leaf in own_leaves if not self._is_closed(leaf)]
