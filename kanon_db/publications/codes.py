@@ -115,8 +115,8 @@ class Sizes(NamedTuple):
         """Return :meth:`of` the buckets of what is marked, shape (n_lines, n_buckets)."""
         return self.largest if self.which is None else self.of(np.nonzero(mask)[1])
 
-    def part(self, here: slice) -> Sizes:
-        """Return those of some buckets in a row."""
+    def part(self, here: slice | IntArray) -> Sizes:
+        """Return those of some buckets."""
         return self if self.which is None else self._replace(which=self.which[here])
 
     def sums(self, of_buckets: npt.NDArray[Any]) -> FloatArray:

@@ -116,7 +116,20 @@ class Expression:
     __match_args__: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
+        cls.__hash__ = Expression.__hash__  # type: ignore[method-assign]  # in place of a dataclass's
         dataclass(frozen=True)(cls)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """It is asked for more often than there are expressions, each time of all inside."""
+        return hash(tuple(getattr(self, name) for name in self.__match_args__))
+
+    def __getstate__(self) -> dict[str, object]:
+        # What was worked out of the fields stays here: hashes of texts are others elsewhere.
+        return {name: getattr(self, name) for name in self.__match_args__}
 
     @cached_property
     def children(self) -> tuple[Expression, ...]:

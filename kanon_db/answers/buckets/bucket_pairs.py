@@ -160,6 +160,10 @@ def count_lines(
 def count_all(hits: Mask, sizes: Sizes) -> FloatArray:
     """Count the pairs of all buckets together; see :func:`count_lines`."""
     of_records, of_values = (hits.sum(axis=axis, dtype=count_type(len(hits))) for axis in (1, 0))
+    has = np.flatnonzero(of_records.any(axis=0))  # Buckets without a pair add nothing.
+    if 2 * has.size < of_records.shape[1]:
+        of_records, of_values = (of.take(has, axis=1) for of in (of_records, of_values))
+        sizes = sizes.part(has)
     pairs, squares, least, most = _count_pairs(of_records, of_values, sizes.of(slice(None)))
     t, size = sizes.sums(pairs), sizes.distinct
     variance = _spread(t, sizes.sums(squares), sizes.sums(np.square(pairs)), size)
@@ -180,7 +184,7 @@ def _count_pairs(
     q_any, s_any, q_full, s_full, n = (of.astype(kind) for of in (q_any, s_any, q_full, s_full, n))
     least = np.maximum(np.maximum(q_full, s_full), np.maximum(q_any + s_all, q_all + s_any) - n)
     most = np.minimum(np.minimum(q_any, s_any), np.minimum(q_full + s_rest, s_full + q_rest))
-    pairs = of_records.sum(axis=0, dtype=np.uint32).astype(np.float64)
+    pairs = of_records.sum(axis=0, dtype=count_type(len(of_records) ** 2)).astype(np.float64)
     return pairs, _sum_squares(of_records) + _sum_squares(of_values), least, most
 
 
@@ -293,8 +297,10 @@ def sum_groups(matches: Matches) -> tuple[IntArray, FloatArray, FloatArray, Floa
 
 
 def _sum_squares(of_lines: AnyIntArray) -> FloatArray:
-    twice = np.dtype(f"u{2 * of_lines.itemsize}")
-    squares: FloatArray = np.square(of_lines, dtype=twice).sum(axis=0, dtype=np.float64)
+    kind = count_type(len(of_lines) ** 3)
+    squares: FloatArray = (
+        np.square(of_lines.astype(kind)).sum(axis=0, dtype=kind).astype(np.float64)
+    )
     return squares
 
 
