@@ -513,10 +513,10 @@ class LexemeCursor:
         self.here = self._lexemes[self._at]
         return lexeme
 
-    def reads(self, first: str, *others: str) -> bool:
+    def reads(self, first: str, *more: str) -> bool:
         """Whether these words and symbols come next."""
         return self.here.reads(first) and all(
-            self.ahead(i).reads(text) for i, text in enumerate(others, start=1)
+            self.ahead(i).reads(text) for i, text in enumerate(more, start=1)
         )
 
     def takes(self, *texts: str) -> bool:
