@@ -67,7 +67,25 @@ _IS_PRIVATE = "KANON_TEST_DSN" not in os.environ
 SERVICE = ("tests/integration/test_service.py", "tests/attacks/test_hostile_submitter.py")
 """Modules that share one service: a server, a database and a worker."""
 
+ROWS = tuple(
+    f"{folder}/{name}"
+    for folder, names in {
+        "kanon_db/algorithms": ("freeform", "generalization", "recoding", "suppression"),
+        "tests/unit": ("freeform", "generalization", "suppression"),
+        "tests/property": (
+            "test_classes", "test_freeform", "test_generalization", "test_loss_bounds",
+            "test_nested_classes", "test_programs", "test_suppression",
+        ),
+    }.items()
+    for name in names
+)  # fmt: skip
+"""Tests of searches for rows, which share two thirds of the loops.
+
+One worker runs all of them: two at the same time would compile most of these loops twice.
+"""
+
 FIRST = (
+    *ROWS,
     "kanon_db/",
     "tests/unit/",
     "tests/property/",
@@ -99,13 +117,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Let one worker run all tests of Spark, and one those of the service; others go by files."""
+    """Let one worker run all tests of `ROWS`, of Spark, or of the service; others go by files."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             scope = super()._split_scope(nodeid)
-            shared = [folder for folder in ("tests/spark/", SERVICE) if scope.startswith(folder)]
+            groups = (ROWS, "tests/spark/", SERVICE)
+            shared = [starts for starts in groups if scope.startswith(starts)]
             return str(shared[0]) if shared else scope
 
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
