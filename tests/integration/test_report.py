@@ -34,7 +34,7 @@ GIVEN: dict[str, tuple[str, dict[str, object]]] = {
     "buckets": ("publish_buckets", {"privacy": '{"l": 3}', "estimates": "uncapped",
                                     "accept": json.dumps({"uncapped_estimates": REASON})}),
     "generalized": ("publish_generalized", {"k": 3, "method": "mondrian", "refine": False,
-                                            "options": '{"bound_time": 2}'}),
+                                            "options": '{"bound_time": 0.2}'}),
     "freeform": ("publish_freeform", {"k": 3, "options": '{"refine": false}'}),
     "suppressed": ("publish_suppressed", {"k": 3}),
     "model": ("publish_model", {"label": "<i>ill", "members": 3, "options": '{"steps": 5}',
