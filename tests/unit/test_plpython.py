@@ -153,7 +153,8 @@ print(len(list(pathlib.Path("/proc/self/task").iterdir())))
 import kanon_db.answers.buckets.bucket_evidence, kanon_db.answers.rows.cell_evidence
 import kanon_db.answers.rows.coded_rows, kanon_db.answers.rows.stored_types
 late |= {"highspy", "pulp", "secrets", "subprocess", "kanon_db.algorithms.attacks",
-         "kanon_db.algorithms.ground.solver", "kanon_db.publications.kind"}
+         "kanon_db.algorithms.ground.solver", "kanon_db.publications.kind",
+         "kanon_db.algorithms.recoding.loss", "kanon_db.algorithms.bucketization"}
 print([name for name in sys.modules if name in late - {"numpy"}])
 """
 
