@@ -10,10 +10,10 @@ from typing import Final, TypeVar
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
-_CONTAINERS: Final = 100_000
-"""Further objects after which garbage is collected: ten megabytes or so.
+_CONTAINERS: Final = 200_000
+"""Further objects after which garbage is collected: twenty megabytes or so.
 
-A session's first estimate makes 60,000."""
+A session's first estimate makes 60,000, its first publication 135,000."""
 
 _KEPT: Final = 8 << 20
 """Bytes; twice as many are kept at the most."""
@@ -52,8 +52,8 @@ def choose_threads() -> None:
 
 def choose_collection() -> None:
     """Look for garbage less often than at every 700th object: imports make many more."""
-    # They leave no garbage, but a first estimate would wait for the search, 10 ms each time. What
-    # other PL/Python functions of the session leave is looked for as seldom.
+    # They leave no garbage, but a first estimate would wait 10 ms for each search, and a first
+    # publication twice as long. What other PL/Python functions leave is looked for as seldom.
     gc.set_threshold(_CONTAINERS)
 
 
