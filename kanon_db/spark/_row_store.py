@@ -529,14 +529,17 @@ def find_value_shares(
     there = np.flatnonzero(is_whole)
     keys, records = [keys[i] for i in there], records[there]
     witnesses = n_classes[there] if matches is None else records / float(matches)
-    return (_of_sets if cell.kind == "set" else _of_ranges)(cell, keys, records, witnesses)
+    of_cells = _of_sets if cell.kind == "set" else _of_ranges
+    return of_cells(cell, keys, records, witnesses, is_freeform=matches is not None)
 
 
 def _of_sets(
-    cell: CellDescription, keys: list[Any], records: Any, witnesses: Any
+    cell: CellDescription, keys: list[Any], records: Any, witnesses: Any, *, is_freeform: bool
 ) -> CellShares | None:
     cells, _ = Sets.number(keys)
-    distributions = SetDistributions.of(cells, records, witnesses, is_tight=cell.is_tight)
+    distributions = SetDistributions.of(
+        cells, records, witnesses, is_tight=cell.is_tight, is_freeform=is_freeform
+    )
     if distributions is None:
         return None
     shares = np.split(distributions.shares, cells.ends[:-1])
@@ -549,14 +552,20 @@ def _of_sets(
 
 
 def _of_ranges(
-    cell: CellDescription, keys: list[Any], records: Any, witnesses: Any
+    cell: CellDescription, keys: list[Any], records: Any, witnesses: Any, *, is_freeform: bool
 ) -> CellShares | None:
     type_ = cell.column.type
     half = 0.5 if cell.is_discrete else 0.0
     low = np.array([coordinate(key[0], type_) for key in keys]) - half
     high = np.array([coordinate(key[1], type_) for key in keys]) + half
     distributions = RangeDistributions.of(
-        low, high, records, witnesses, is_tight=cell.is_tight, is_discrete=cell.is_discrete
+        low,
+        high,
+        records,
+        witnesses,
+        is_tight=cell.is_tight,
+        is_freeform=is_freeform,
+        is_discrete=cell.is_discrete,
     )
     if distributions is None:
         return None

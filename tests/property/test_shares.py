@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kanon_db.algorithms.freeform import numbered_cells, partitioned, sort_greedy
+from kanon_db.algorithms.recoding import Attribute, Microdata, generalized_cells
 from kanon_db.algorithms.recoding.generalized_cells import (
+    NumberedCells,
     RangeDistributions,
     SetDistributions,
     Sets,
+    cells_of_classes,
+    distinct_cells,
     distribution_of_ranges,
     distribution_of_sets,
 )
@@ -36,7 +43,7 @@ def set_cells(draw: Any) -> tuple[Sets, np.ndarray, np.ndarray]:
 def test_shares_of_a_set_are_shares(case: tuple[Sets, np.ndarray, np.ndarray]) -> None:
     """They add up to one, and no value has less than its witnesses."""
     cells, records, known = case
-    distributions = SetDistributions.of(cells, records, known, is_tight=True)
+    distributions = SetDistributions.of(cells, records, known, is_tight=True, is_freeform=False)
     assert distributions is not None
     shares = distributions.shares
     owner = np.repeat(np.arange(records.size), cells.sizes)
@@ -64,7 +71,7 @@ def test_a_set_of_one_value_tells_of_others(case: tuple[Sets, np.ndarray, np.nda
 def test_errors_say_nothing_of_what_is_certain(case: tuple[Sets, np.ndarray, np.ndarray]) -> None:
     cells, records, known = case
     certain = np.minimum(known * cells.sizes / records, 1)
-    distributions = SetDistributions.of(cells, records, known, is_tight=True)
+    distributions = SetDistributions.of(cells, records, known, is_tight=True, is_freeform=False)
     assert distributions is not None
     assert (distributions.known >= certain - 1e-9).all()
     assert (distributions.known <= 1 + 1e-9).all()
@@ -76,10 +83,18 @@ def test_cells_that_differ_are_not_off_together() -> None:
     for n_cells in (1, 10):
         low, high = np.zeros(n_cells), 20.0 + np.arange(n_cells)
         ranges = RangeDistributions.of(
-            low - 0.5, high + 0.5, ten[:n_cells], ten[:n_cells] / 5, is_tight=True, is_discrete=True
+            low - 0.5,
+            high + 0.5,
+            ten[:n_cells],
+            ten[:n_cells] / 5,
+            is_tight=True,
+            is_freeform=False,
+            is_discrete=True,
         )
         sets, _ = Sets.number(list(combinations("abcde", 2))[:n_cells])
-        distributions = SetDistributions.of(sets, ten[:n_cells], ten[:n_cells] / 5, is_tight=True)
+        distributions = SetDistributions.of(
+            sets, ten[:n_cells], ten[:n_cells] / 5, is_tight=True, is_freeform=False
+        )
         assert ranges is not None
         assert distributions is not None
         doubted = [float((1 - one.known).max()) for one in (ranges, distributions)]
@@ -88,13 +103,80 @@ def test_cells_that_differ_are_not_off_together() -> None:
     assert all(many < 0.6 * one for many, one in zip(doubted, of_one, strict=True))
 
 
+def _shares(
+    cells: NumberedCells, witnesses: np.ndarray, *, is_freeform: bool
+) -> tuple[Sets, np.ndarray]:
+    sets, records = cells.cells, np.bincount(cells.numbers)
+    assert isinstance(sets, Sets)
+    distributions = SetDistributions.of(
+        sets, records, witnesses, is_tight=True, is_freeform=is_freeform
+    )
+    assert distributions is not None
+    return sets, distributions.shares
+
+
+def _off(cells: NumberedCells, shares: np.ndarray, codes: np.ndarray) -> float:
+    """How far expected counts of each value are off, in all."""
+    sets, records = cells.cells, np.bincount(cells.numbers)
+    assert isinstance(sets, Sets)
+    expected = np.bincount(sets.codes, records.repeat(sets.sizes) * shares)
+    return float(np.abs(expected - np.bincount(codes)).sum())
+
+
+def test_few_mixed_cells_are_as_the_paper_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups of fewer than k records with a rare value may have any size."""
+    random = np.random.default_rng(3)
+    rare, place = (random.random(2_000) < 0.03).astype(np.int32), np.arange(2_000) % 10
+    codes = np.stack([rare, place], axis=1).astype(np.int32)
+    table = Microdata(codes, (Attribute(2, weight=0.001), Attribute(10)))
+    cells, _ = numbered_cells(table, partitioned(table, 10, partial(sort_greedy, improve=False)))
+    witnesses = np.bincount(cells.numbers) / 10
+    sets, shares = _shares(cells, witnesses, is_freeform=True)
+    assert np.allclose(shares, (1 / sets.sizes).repeat(sets.sizes))
+    monkeypatch.setattr(generalized_cells, "_OF_ONE_GROUP", 0)
+    _, followed = _shares(cells, witnesses, is_freeform=True)
+    assert _off(cells, followed, rare) > 2 * _off(cells, shares, rare)
+
+
+def test_many_mixed_cells_follow_what_is_learned() -> None:
+    rare = (np.random.default_rng(3).random(2_000) < 0.1).astype(np.int32)
+    table = Microdata(rare[:, np.newaxis], (Attribute(2),))
+    classes = np.arange(2_000) // 10
+    (of_classes,) = cells_of_classes(table, classes)
+    few, numbers = distinct_cells(of_classes)
+    cells = NumberedCells(few, numbers[classes])
+    sets, shares = _shares(cells, np.bincount(numbers).astype(float), is_freeform=False)
+    evenly = (1 / sets.sizes).repeat(sets.sizes)
+    assert _off(cells, shares, rare) < 0.7 * _off(cells, evenly, rare)
+
+
+def test_ends_of_ranges_are_followed_as_far_as_what_lies_between() -> None:
+    """Where the records of a range lie evenly as a whole, those between known ends do not."""
+    low = np.array([0.0, *range(30)]) - 0.5
+    for width, is_followed in ((1, False), (25, True)):
+        high = np.append(0.0, low[1:] + 1 + width) + 0.5 * np.array([1] + [0] * 30)
+        records = np.array([5_000] + [20] * 30)
+        ranges = RangeDistributions.of(
+            low, high, records, records / 5, is_tight=True, is_freeform=False, is_discrete=True
+        )
+        assert ranges is not None
+        assert (ranges.trust > 0) == is_followed
+        assert ranges.own[1:] == pytest.approx(ranges.trust / 5)
+
+
 def test_whole_numbers_in_continuous_ranges_follow_what_is_learned() -> None:
     """If they lay evenly, none would be whole."""
     low, high = np.array([60.0, 61.0, 62.0]), np.array([62.0, 63.0, 62.0])
     records = np.array([10, 10, 10])
     for part in (0.0, 0.25):
         ranges = RangeDistributions.of(
-            low + part, high, records, records / 5, is_tight=True, is_discrete=False
+            low + part,
+            high,
+            records,
+            records / 5,
+            is_tight=True,
+            is_freeform=False,
+            is_discrete=False,
         )
         assert ranges is not None
         assert (ranges.trust == 1) == (part == 0)
@@ -104,7 +186,13 @@ def test_ranges_of_other_numbers_may_all_be_off_together() -> None:
     low, records = np.arange(20.0), np.full(20, 10)
     for part in (0.0, 0.25):
         ranges = RangeDistributions.of(
-            low + part, low + 9, records, records / 5, is_tight=True, is_discrete=False
+            low + part,
+            low + 9,
+            records,
+            records / 5,
+            is_tight=True,
+            is_freeform=False,
+            is_discrete=False,
         )
         assert ranges is not None
         divided = 1 - 2 * ranges.own

@@ -404,6 +404,7 @@ def _divide_parts(edges: FloatArray, p: FloatArray, *, is_whole: bool) -> Number
 
 _FOLLOWED: Final = 2 / 3
 _MISLEADING: Final = 0.1
+_OF_ONE_GROUP: Final = 7  # a chi-square: how far what one group of matches has may be from even
 """Chosen on the tables of ``benchmarks/calibration_tables.py`` that are there for it."""
 
 _SEEN: Final = 4
@@ -411,19 +412,18 @@ _SEEN: Final = 4
 
 
 def trust(
-    difference: FloatArray,
+    difference: FloatArray,  # (n_cells,): a chi-square, of learned shares from even ones
     # (n_cells,): of each cell, what its values have together of the column's distribution, how many
     # they are, and the part of its records that the distribution says something about
     inside: FloatArray,
     n_values: AnyIntArray,
     open_part: FloatArray,
     records: IntArray,
-    n_classes: float,
+    classes: FloatArray,  # (n_cells,): how many each cell has; of freeform rows, one for k records
+    *,
+    is_freeform: bool,
 ) -> float:
-    """Say which part of the records of cells follows what was learned; the others lie evenly.
-
-    `difference`: how far learned shares are from even ones, as a chi-square of each cell.
-    """
+    """Say how far cells follow what was learned; the rest is as the paper says."""
     # Unlike records are put together where they must be, so a cell has its rare values more often
     # than the column does: small differences between values mislead. What so few classes, drawn at
     # random, show of values that are equally likely is no difference.
@@ -431,8 +431,11 @@ def trust(
     weights = records * mixed
     if not weights.any():
         return 0.0
-    chance = (np.minimum(n_values, _SEEN) - 1) / np.maximum(n_classes * inside, _LEAST)
+    chance = (np.minimum(n_values, _SEEN) - 1) / np.maximum(classes.sum() * inside, _LEAST)
     seen = float(np.average((difference - 2 * chance) * open_part**2, weights=weights))
+    if is_freeform:
+        # Frequent values have rows of their own beside mixed ones: few tell little.
+        seen -= _OF_ONE_GROUP / max(float(classes[mixed].sum()), _LEAST)
     return _FOLLOWED * seen / (seen + _MISLEADING) if seen > 0 else 0.0
 
 
@@ -469,20 +472,22 @@ class SetDistributions:
 
     @classmethod
     def of(
-        cls, cells: Sets, records: IntArray, witnesses: FloatArray, *, is_tight: bool
-    ) -> SetDistributions | None:
+        cls, cells: Sets, records: IntArray, witnesses: FloatArray, *, is_tight: bool,
+        is_freeform: bool,
+    ) -> SetDistributions | None:  # fmt: skip
         """Estimate the distribution within each cell; None if there are too many values."""
         if not records.size or cells.codes.size > MOST_CELLS:
             return None
-        n_classes = float(witnesses.sum())
         sizes, starts, owner = _members(cells)
-        witnesses = np.minimum(witnesses, records / sizes) * is_tight
-        p = distribution_of_sets(cells, records, witnesses)[cells.codes]
-        inside, known = np.add.reduceat(p, starts), witnesses * sizes / records
+        sure = np.minimum(witnesses, records / sizes) * is_tight
+        p = distribution_of_sets(cells, records, sure)[cells.codes]
+        inside, known = np.add.reduceat(p, starts), sure * sizes / records
         even = 1 / sizes[owner]
         learned = p / inside[owner]
         difference: FloatArray = np.add.reduceat((learned - even) ** 2, starts) * sizes
-        part = trust(difference, inside, sizes, 1 - known, records, n_classes)
+        part = trust(
+            difference, inside, sizes, 1 - known, records, witnesses, is_freeform=is_freeform
+        )
         # Witnesses, of whom each value has as many, lie evenly.
         shares = even + (part * (1 - known))[owner] * (learned - even)
         # The shares of each set are off by themselves.
@@ -668,7 +673,7 @@ class RangeDistributions:
     # (n_cells,): the first and the last part of ``axis`` that each range covers, from 0
     first: IntArray
     last: IntArray
-    own: FloatArray  # (n_cells,): fraction of its records known to be at either end
+    own: FloatArray  # (n_cells,): fraction of its records taken to be at either end, as known
     is_each: bool  # Whether each part is one value of the column
     trust: float  # As of `Axis`
     known: FloatArray  # As of `SetDistributions`
@@ -682,39 +687,34 @@ class RangeDistributions:
         witnesses: FloatArray,
         *,
         is_tight: bool,
+        is_freeform: bool,
         is_discrete: bool,  # Whether all values are whole numbers
     ) -> RangeDistributions | None:
         """Find the distribution of a column's numbers; None if they are not exact enough."""
         if not records.size or max(np.abs(low).max(), np.abs(high).max()) > _LARGEST:
             return None
-        n_classes = float(witnesses.sum())
-        witnesses = np.minimum(witnesses, records / 2) * is_tight
-        is_whole = is_discrete
-        if (
-            is_tight
-            and not is_whole
-            and (low == np.floor(low)).all()
-            and (high == np.floor(high)).all()
-        ):
+        sure = np.minimum(witnesses, records / 2) * is_tight
+        is_whole, is_at_whole = is_discrete, all((x == np.floor(x)).all() for x in (low, high))
+        if is_tight and not is_whole and is_at_whole:
             # Whole numbers of another type: what lies between them does not occur.
             is_whole, low, high = True, low - 0.5, high + 0.5
-        axis = distribution_of_ranges(low, high, records, witnesses, is_whole=is_whole)
+        axis = distribution_of_ranges(low, high, records, sure, is_whole=is_whole)
         first, last = axis.parts_of(low, high)
-        own = witnesses / records
-        shares, widths, squares = (
-            upto[last + 1] - upto[first]
-            for upto in (
-                np.append(0.0, np.cumsum(parts))
-                for parts in (
-                    axis.shares, np.diff(axis.edges), axis.shares**2 / np.diff(axis.edges)
-                )
-            )
-        )  # fmt: skip
+        own = sure / records
+        width = np.diff(axis.edges)
+        of_parts = (axis.shares, width, axis.shares**2 / width)
+        cumulated = (np.append(0.0, np.cumsum(parts)) for parts in of_parts)
+        shares, widths, squares = (upto[last + 1] - upto[first] for upto in cumulated)
         difference = squares * widths / shares**2 - 1
-        part = trust(difference, shares, last - first + 1, 1 - 2 * own, records, n_classes)
+        part = trust(
+            difference, shares, last - first + 1, 1 - 2 * own, records, witnesses,
+            is_freeform=is_freeform,
+        )  # fmt: skip
         is_each = axis.is_each and is_discrete
         if axis.is_each and not is_discrete:
             part = 1.0  # Numbers that lie evenly in a continuous range are never whole.
+        # Where a range's records lie evenly as a whole, those between known ends do not.
+        own = part * own
         # The shares of each range are off by themselves, in the records on one side of a cut.
         off, n = records * (1 - 2 * own), axis.shares.size
         squares, sums = (

@@ -543,7 +543,8 @@ def write_value_shares(
     known: dict[str, WhatIsKnown] = {}
     counted = _counted(session, written, cells, matches)
     for (name, cell), rows in zip(cells.items(), counted, strict=True):
-        found, own = (_of_ranges if cell.kind == "range" else _of_sets)(session, cell, rows)
+        of_cells = _of_ranges if cell.kind == "range" else _of_sets
+        found, own = of_cells(session, cell, rows, is_freeform=matches is not None)
         session.heartbeat()
         if own:
             known[name] = found
@@ -654,10 +655,14 @@ def _of_sets(
     session: Session,  # noqa: ARG001
     cell: CellDescription,
     rows: Sequence[Row],
+    *,
+    is_freeform: bool,
 ) -> tuple[WhatIsKnown, list[ShareLine]]:
     cells, _ = Sets.number(row["members"] for row in rows)
     records, witnesses = _column(rows, "records").astype(np.int64), _column(rows, "witnesses")
-    found = SetDistributions.of(cells, records, witnesses, is_tight=cell.is_tight)
+    found = SetDistributions.of(
+        cells, records, witnesses, is_tight=cell.is_tight, is_freeform=is_freeform
+    )
     if found is None:
         return "of_each", []
     return "of_each", [
@@ -669,12 +674,18 @@ def _of_sets(
 
 
 def _of_ranges(
-    session: Session, cell: CellDescription, rows: Sequence[Row]
+    session: Session, cell: CellDescription, rows: Sequence[Row], *, is_freeform: bool
 ) -> tuple[WhatIsKnown, list[ShareLine]]:
     low, high = (_column(rows, name) for name in ("low", "high"))
     records, witnesses = _column(rows, "records").astype(np.int64), _column(rows, "witnesses")
     found = RangeDistributions.of(
-        low, high, records, witnesses, is_tight=cell.is_tight, is_discrete=cell.is_discrete
+        low,
+        high,
+        records,
+        witnesses,
+        is_tight=cell.is_tight,
+        is_freeform=is_freeform,
+        is_discrete=cell.is_discrete,
     )
     if found is None:
         return "of_parts", []
