@@ -322,6 +322,9 @@ def kernel(
 def _compile(function: Callable[..., Any], options: Mapping[str, object]) -> Any:
     compiler, kept = load_numba()
     dispatcher = compiler(nogil=True, no_cfunc_wrapper=True, **options)(function)
+    # Each first call would look for what extends numba, among all that is installed; a kernel that
+    # is compiled does so later (`load_overload`), and one that was compiled needs none.
+    dispatcher._compilation_chain_init_hook = lambda: None
     # Where no folder can be written, each process compiles anew.
     with suppress(RuntimeError):
         dispatcher._cache = kept(function)
