@@ -114,10 +114,11 @@ class GradientDescent:
         labels: AnyIntArray,
     ) -> None:
         self._architecture, self._settings = architecture, settings
-        self._inputs = jnp.asarray(inputs, dtype=jnp.float32)
-        self._labels = jnp.asarray(labels, dtype=jnp.int32)
+        # numpy converts numbers: JAX would compile that for each shape.
+        self._inputs = jax.device_put(inputs.astype(np.float32))
+        self._labels = jax.device_put(labels.astype(np.int32))
         self._trained: tuple[list[jax.Array], Any, jax.Array] = [], None, jax.random.key(0)
-        self._temperatures = jnp.ones(1)
+        self._temperatures = jax.device_put(np.ones(1, dtype=np.float32))
 
     def start(self, temperatures: list[float], generator: np.random.Generator) -> None:
         """Begin with new networks, one for each temperature, with random weights (He et al.)."""
@@ -125,16 +126,16 @@ class GradientDescent:
         for shape in self._architecture.parameter_shapes():
             widest = np.sqrt(6 / shape[0]) if len(shape) == 2 else 0.0
             drawn = generator.uniform(-widest, widest, (len(temperatures), *shape))
-            parameters.append(jnp.asarray(drawn, dtype=jnp.float32))
-        state = jax.vmap(_optimizer(self._settings).init)(parameters)
+            parameters.append(jax.device_put(drawn.astype(np.float32)))
+        state = jax.jit(jax.vmap(_optimizer(self._settings).init))(parameters)
         self._trained = parameters, state, jax.random.key(int(generator.integers(2**63)))
-        self._temperatures = jnp.asarray(temperatures, dtype=jnp.float32)
+        self._temperatures = jax.device_put(np.array(temperatures, dtype=np.float32))
 
     def run(self, picked: IntArray) -> None:
         """Take a step for each batch: numbers of records, shape (n_steps, n_networks, batch)."""
         self._trained = _train(
             self._trained,
-            jnp.asarray(picked, dtype=jnp.int32),
+            jax.device_put(picked.astype(np.int32)),
             self._temperatures,
             self._inputs,
             self._labels,
