@@ -24,12 +24,11 @@ from kanon_db.transfer.values import CodedColumn, DistinctValues
 
 @dataclass(frozen=True)
 class Note:
-    """How to use a published relation, for people who look at it with any SQL tool.
+    """How to use a published relation, for people who look at it with any SQL tool."""
 
-    Everybody who may connect can read comments, so they name columns, never a value or a figure;
-    a guarantee is in ``kanon.publications``, which readers can read. A draft, which nobody else may
-    read, has no notes (``kanon.owner_note``).
-    """
+    # Everybody who may connect can read comments, so they name columns, never a value or a figure;
+    # a guarantee is in ``kanon.publications``, which readers can read. A draft, which nobody else
+    # may read, has no notes (``kanon.owner_note``).
 
     use: str  # follows the mark in the relation's comment
     columns: Mapping[str, str] = field(default_factory=dict)  # comments on columns, by their names
@@ -73,11 +72,10 @@ FROM pg_attribute WHERE attrelid = to_regclass($1::text) AND attnum > 0 ORDER BY
 
 @dataclass(frozen=True)
 class StagedRelations:
-    """Relations that belong to `kanon_owner`, and that only the publishing role may fill and read.
+    """Relations of `kanon_owner` that only the publishing role may fill and read."""
 
-    They get the publication's name when it is published. Until then, an old publication of this
-    name stays as it is, and its readers do not wait.
-    """
+    # They get the publication's name when it is published. Until then, an old publication of this
+    # name stays as it is, and its readers do not wait.
 
     session: Session
     schema: str  # the schema of published relations
@@ -107,11 +105,9 @@ class StagedRelations:
         self._run("create table", suffix=suffix, columns=columns, uncompressed=list(uncompressed))
 
     def fill_table(self, suffix: str, select: str, *values: Value) -> None:
-        """Create a table with the columns and rows of a query, in the order of its rows.
-
-        The owner creates the table, and the publishing role fills it: no row of the source, and no
-        code that its owner may have attached to it, is touched with other rights.
-        """
+        """Create a table with the columns and rows of a query, in the order of its rows."""
+        # The owner creates the table, and the publishing role fills it: no row of the source, and
+        # no code that its owner may have attached to it, is touched with other rights.
         self.create_table(suffix, select, *values)
         table = self.session.identifier(self.schema, self.name + suffix)
         self.session.fetch(f"INSERT INTO {table} {select}", *values)
@@ -153,19 +149,15 @@ class StagedRelations:
     def publish(
         self,
         name: str,
-        entry: Mapping[str, Any],
+        entry: Mapping[str, Any],  # What the catalog keeps
         *,
-        suffixes: Sequence[str],
+        suffixes: Sequence[str],  # of all relations; those first that depend on others
         closed: Collection[str],  # suffixes of the relations that readers may not read
         readers: Sequence[str],
         notes: Mapping[str, Note],  # what comments say about the relations with these suffixes
         replace: bool,  # whether a publication of this name may be dropped
     ) -> int:
-        """Enter the publication into the catalog, and give the relations its name.
-
-        `entry` is what the catalog keeps; `suffixes` name all relations in the order in which to
-        drop them: what depends on others first. Returns the publication's id.
-        """
+        """Enter the publication into the catalog, name its relations, and return its id."""
         return int(
             self._run(
                 "publish",
@@ -293,11 +285,9 @@ class _Values:
         return int(last) - int(first) == len(self.values.labels) - 1
 
     def of(self, code: str) -> str:
-        """Write the value of a code, from the first one, or from an array of all.
-
-        NULL comes last, where an array has nothing: one with a NULL in it would be walked through,
-        as arrays of texts are, of which there are few.
-        """
+        """Write the value of a code, from the first one, or from an array of all."""
+        # NULL comes last, where an array has nothing: one with a NULL in it would be walked
+        # through, as arrays of texts are, of which there are few.
         if self.is_run:
             return f"(SELECT min(o.value) FROM {self.table} AS o) + {code}"
         values = (
@@ -308,12 +298,10 @@ class _Values:
 
 
 def number_of_row(numbers: AnyIntArray, bound: list[Value]) -> str:
-    """Write the number of row ``r.i``, from 0 on, and bind a byte of all rows, then the next one.
-
-    The planner turns every mention of a parameter into a constant, a copy of many megabytes, so
-    each is mentioned once. As results of queries of their own, they are calculated before the rows,
-    and need not be joined with these.
-    """
+    """Write the number of row ``r.i``, from 0, and bind a byte of all rows, then the next one."""
+    # The planner turns every mention of a parameter into a constant, a copy of many megabytes, so
+    # each is mentioned once. As results of queries of their own, they are calculated before the
+    # rows, and need not be joined with these.
     n_bytes = max(1, (int(numbers.max(initial=0)).bit_length() + 7) // 8)
     digits = []
     for shift in range(8 * (n_bytes - 1), -1, -8):

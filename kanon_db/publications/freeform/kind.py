@@ -110,14 +110,8 @@ class FreeformGuarantee(Guarantee):
 def check_graph(k: int, originals: int, published: int, outside: int, *, holds: bool) -> Check:
     """Judge what was counted of the graph of matches.
 
-    Parameters
-    ----------
-    k : int
-    originals, published : int
-        Fewest that a record matches on either side.
-    outside : int
-        MatchCount outside their cells.
-    holds : bool
+    `originals, published`: the fewest that a record matches on either side; `outside`: the matches
+    outside of their cells.
     """
     return Check(
         "k-anonymity: every record has k matches on both sides",
@@ -136,22 +130,7 @@ def examine_freeform(
     publication: Publication,
     counted: ClassSizes,
 ) -> Examination:
-    """Check what can be checked with the view alone, and measure it.
-
-    Parameters
-    ----------
-    session : Session
-        The session of any role that may read the publication.
-    view : RowView
-    publication : Publication
-        Its entry in the catalog.
-    counted : ClassSizes
-
-    Returns
-    -------
-    Examination
-        Metrics: ``records``, and ``distinct_rows``, the number of distinct combinations of cells.
-    """
+    """Check what can be checked with the view alone, and measure it."""
     return judge_freeform(publication, counted)
 
 
@@ -159,13 +138,7 @@ SAME_ROWS: Final = "the rows are those whose matches were checked when they were
 
 
 def judge_freeform(publication: Publication, counted: ClassSizes) -> Examination:
-    """Judge what was counted; see :func:`examine_freeform`.
-
-    Parameters
-    ----------
-    publication : Publication
-    counted : ClassSizes
-    """
+    """Judge what was counted, with the number of distinct combinations of cells."""
     n_rows = int(counted.sizes.sum())
     return Examination(
         [

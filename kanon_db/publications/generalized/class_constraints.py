@@ -40,12 +40,7 @@ class ClassConstraints:
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
-        """Read constraints.
-
-        Raises
-        ------
-        InvalidParameterError
-        """
+        """Read constraints, or raise InvalidParameterError."""
         if not given:
             raise InvalidParameterError("constraints are empty", hint=_HINT)
         if any(value is None for value in given.values()):
@@ -83,10 +78,7 @@ class ClassConstraints:
     def of(self, values: SensitiveCounts, codes: CodeArray) -> Constraint:
         """Apply them to a table.
 
-        Raises
-        ------
-        InvalidParameterError
-            When a number lies outside its range, or a named value does not occur.
+        Raises InvalidParameterError where a number is out of range, or a named value is not there.
         """
         f_prime = None
         if self.privacy is not None:
@@ -118,12 +110,7 @@ class ClassConstraints:
     def thresholds(self, labels: Sequence[str | None], counts: IntArray) -> list[Fraction]:
         """Return the largest share of each published value in a class; 1 where there is none.
 
-        Parameters
-        ----------
-        labels : sequence of str or None
-            The values' texts.
-        counts : ndarray of int64
-            How often each of them is published, at least once.
+        `labels`: the values' texts; `counts`: how often each is published, at least once.
         """
         largest = [Fraction(1)] * len(labels)
         if self.privacy is not None:
@@ -159,12 +146,7 @@ class ConstraintsOfEach:
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
-        """Read constraints.
-
-        Raises
-        ------
-        InvalidParameterError
-        """
+        """Read constraints, or raise InvalidParameterError."""
         named = given.get(_ATTRIBUTES, {})
         if not isinstance(named, Mapping) or not all(
             isinstance(one, Mapping) for one in named.values()
@@ -186,13 +168,9 @@ class ConstraintsOfEach:
         return [*general, *self.named.values()]
 
     def of_each(self, attributes: Sequence[str]) -> dict[str, ClassConstraints]:
-        """Return the constraints on each sensitive attribute of a source.
-
-        Raises
-        ------
-        InvalidParameterError
-            If one has none, another column has some, or it is not said whose values are named.
-        """
+        """Return the constraints on each sensitive attribute of a source."""
+        # Raises InvalidParameterError if one has none, another column has some, or it is not said
+        # whose values are named.
         for name in self.named:
             if name not in attributes:
                 raise unknown("sensitive attribute", name, attributes)

@@ -120,34 +120,15 @@ def find_classes(
     pulse: Pulse,
     *,
     method: str,
-    search: Callable[[Microdata], MethodResult],
+    search: Callable[[Microdata], MethodResult],  # Runs the method of this name
+    # (n_records,): whom each record is about, if several can be about the same entity
     entities: AnyIntArray | None = None,
-    workers: int = 1,
+    workers: int = 1,  # Threads that refine
     on_step: Callable[[str], None],
 ) -> MethodResult:
     """Find classes, enforce the constraints, lower the loss, and leave records out.
 
-    Parameters
-    ----------
-    data : Microdata
-    request : GeneralizedRequest
-    constraint : Constraint or None
-    pulse : Pulse
-    method : str
-        The name of the method to use.
-    search : callable
-        Runs it.
-    entities : ndarray of int, shape (n_records,), optional
-        Whom each record is about, if several can be about the same entity.
-    workers : int
-        Threads that refine.
-    on_step : callable
-        Called with the name of each step.
-
-    Returns
-    -------
-    MethodResult
-        The class of each record, from 0; -1 for one that is left out.
+    The classes are numbered from 0; that of a record that is left out is -1.
     """
     finishing = _Finishing(data, request, constraint, workers, on_step)
     on_step(f"searching classes: {method}")
@@ -263,28 +244,14 @@ class ClassGuarantee(Guarantee):
         cls,
         request: GeneralizedRequest,
         n_suppressed: int,
-        constraints: Mapping[str, ClassConstraints],
+        constraints: Mapping[str, ClassConstraints],  # Those on each sensitive attribute
+        # How frequencies compare with thresholds, for the attributes that have any
         exposures: Mapping[str, Row],
-        warn: Callable[[str], None],
+        warn: Callable[[str], None],  # Called with a text where they bound nothing
         *,
-        with_entities: bool = False,
+        with_entities: bool = False,  # Whether it is known whom each record is about
     ) -> ClassGuarantee:
-        """Say what holds in each class, and for whom.
-
-        Parameters
-        ----------
-        request : GeneralizedRequest
-        n_suppressed : int
-            Records that are left out.
-        constraints : mapping
-            Those on each sensitive attribute; none without constraints.
-        exposures : mapping
-            How frequencies compare with thresholds, for the attributes that have any.
-        warn : callable
-            Called with a text where they bound nothing.
-        with_entities : bool
-            Whether it is known whom each record is about.
-        """
+        """Say what holds in each class, and for whom."""
         shares = [0.0]
         for name, exposure in exposures.items():
             if exposure["unbounded"]:
@@ -423,23 +390,13 @@ def judge_classes(
 ) -> Examination:
     """Check what a generalized publication promises, and measure it.
 
-    Whether each original value lies within its cell, and of how many entities the rows are, was
-    checked when publishing, since that needs the originals.
-
-    Parameters
-    ----------
-    publication : Publication
-        Its entry in the catalog, with what the publisher asked for.
-    counted : ClassSizes
-    of_constraints : sequence of Check
-
-    Returns
-    -------
-    Examination
-        Metrics: ``records``, ``suppressed_records``, ``classes`` (rows with the same cells),
-        ``average_class_size``, ``smallest_class``, ``largest_class``, and ``discernibility_loss``:
-        the sum of the squared class sizes, plus the number of all records for each suppressed one.
+    Classes are rows with the same cells.
     """
+    # Whether each original value lies within its cell, and of how many entities the rows are, was
+    # checked when publishing, since that needs the originals.
+    #
+    # The discernibility loss is the sum of the squared class sizes, plus the number of all records
+    # for each suppressed one.
     sizes, parameters, records = counted.sizes, publication.parameters, publication.records
     k, suppressed = int(parameters["k"]), publication.left_out
     n_rows, n_classes = int(sizes.sum()), sizes.size
@@ -497,18 +454,9 @@ def check_constraints(
     session: Fetching,
     values: ClassValues,
     constraints: ClassConstraints,
-    exposure: Row | None,
+    exposure: Row | None,  # As `measure_thresholds` has found it
 ) -> list[Check]:
-    """Check the constraints in each class.
-
-    Parameters
-    ----------
-    session : Fetching
-    values : ClassValues
-    constraints : ClassConstraints
-    exposure : mapping or None
-        As :func:`measure_thresholds` has found it.
-    """
+    """Check the constraints in each class."""
     counted, checks = values.counted, []
     if constraints.l is not None:
         (row,) = session.fetch(
@@ -548,11 +496,9 @@ _UNINFORMED: Final = Remark(
 def _check_closeness(
     session: Fetching, values: ClassValues, constraints: ClassConstraints
 ) -> Check:
-    """Compare the distribution in each class with that in the whole view, exactly.
-
-    If a value occurs in n of the s records of a class, and in N of all S records, the distances are
-    sums of |n S - N s|, or of the absolute values of its running totals, divided by s S.
-    """
+    """Compare the distribution in each class with that in the whole view, exactly."""
+    # If a value occurs in n of the s records of a class, and in N of all S records, the distances
+    # are sums of |n S - N s|, or of the absolute values of its running totals, divided by s S.
     assert constraints.t is not None  # noqa: S101  # for the type checker
     distance = "abs(d)" if constraints.distance == "equal" else "abs(running)"
     # The equal distance is half of the sum; the ordered one divides by its v - 1 steps.
@@ -797,15 +743,9 @@ KIND: Final = Generalized()
 
 
 def _constraint(job: Job[GeneralizedRequest]) -> Constraint | None:
-    """Apply the constraints to the table.
-
-    Raises
-    ------
-    IneligibleError
-        When no classes at all can satisfy them.
-    InvalidParameterError
-        When they count records, of which several are about the same entity.
-    """
+    """Apply the constraints to the table."""
+    # Raises IneligibleError when no classes at all can satisfy them; InvalidParameterError when
+    # they count records, of which several are about the same entity.
     wanted, entities = job.request.constraints, job.entities
     if wanted is None:
         if entities is None:

@@ -415,11 +415,9 @@ def weights_of_columns(
 def row_layout(
     source: Source, cells: Sequence[str], *, with_pattern: bool = False
 ) -> dict[str, Any]:
-    """Choose the layout of a publication, which the catalog keeps for :meth:`RowView.of`.
-
-    A cell is a ``range``, ``set``, ``label`` or ``value``; an extra column, the pattern, says which
-    cells of a row are suppressed.
-    """
+    """Choose the layout of a publication, which the catalog keeps for :meth:`RowView.of`."""
+    # A cell is a ``range``, ``set``, ``label`` or ``value``; an extra column, the pattern, says
+    # which cells of a row are suppressed.
     columns = source.published
     layout: dict[str, Any] = {
         "quasi_identifiers": [
@@ -497,11 +495,9 @@ def check_row_view(session: Session, view: RowView, *, with_shares: bool = False
 
 
 def bytes_of_cells(source: Source, types: Mapping[str, ColumnType], k: int, size: Size) -> float:
-    """Forecast the disk space of rows with ranges and sets, and of what these are made from.
-
-    Sets are the larger, and how large depends on how many values come together in them: k at most
-    in most classes, and fewer where a column has few values.
-    """
+    """Forecast the disk space of rows with ranges and sets, and of what these are made from."""
+    # Sets are the larger, and how large depends on how many values come together in them: k at most
+    # in most classes, and fewer where a column has few values.
     n_columns, n_sets = len(source.quasi_identifiers), _n_sets(source, types)
     row = 100 + 4.2 * size.width + 20 * n_columns + (300 + 25 * k) * n_sets
     return row * size.n_records
@@ -738,11 +734,9 @@ class RecodedRows:
         return cls(view, layout, job, read, columns), microdata
 
     def require_room(self, n_sets: int, n_records: int, hint: str) -> None:
-        """Refuse a search that keeps more sets of categorical values than there is memory for.
-
-        `n_sets` are kept at a time, each with a bit for every value of the `n_records` that are
-        searched together.
-        """
+        """Refuse a search that keeps more sets of categorical values than there is memory for."""
+        # `n_sets` are kept at a time, each with a bit for every value of the `n_records` that are
+        # searched together.
         n_values = sum(
             min(attribute.n_values, n_records)
             for attribute in (column.attribute for column in self._columns)
