@@ -616,6 +616,8 @@ def _check_lists(text: QueryText) -> None:
 
 def _count_repeated(expression: Expression, cost: Callable[[Expression], int]) -> int:
     """Add up the costs of operators, each as often as statements may repeat it."""
+    if not expression.children:
+        return cost(expression)
     costs = sum(_count_repeated(part, cost) for part in expression.children)
     return cost(expression) + (2 * costs if isinstance(expression, _WRITTEN_TWICE) else costs)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
@@ -286,7 +287,9 @@ class Tally:
 
     def begin(self) -> Tally:
         """Return the tally of no bucket."""
-        return Tally(self.n_groups, self.sizes)
+        none = copy(self)
+        none._known, none._more = (self._known[0][:0], self._known[1][:0]), []
+        return none
 
     def add(self, sizes: Sizes, records: GroupCounts, values: GroupCounts) -> None:
         """Add each pair of a group of records and one of values that a bucket has."""
