@@ -510,9 +510,7 @@ def find_value_shares(
              for name, alias in zip(quasi_identifiers, aliases, strict=True)]  # fmt: skip
     own = f.col(aliases[quasi_identifiers.index(cell.column.name)])
     with failures_as_errors("the cells of the rows could not be counted"):
-        classes = rows.select(*named, f.lit(1).alias("n"))
-        if matches is None:
-            classes = rows.select(*named).groupBy(*aliases).agg(f.count("*").alias("n"))
+        classes = rows.select(*named).groupBy(*aliases).agg(f.count("*").alias("n"))
         counted = (
             classes.select(*by_cell(own), "n")
             .groupBy(*by_cell.names)
@@ -525,20 +523,21 @@ def find_value_shares(
     keys, of_row = cell_keys(cell, 0, counted)
     records = np.bincount(of_row, counted["records"].to_numpy(), len(keys)).astype(np.int64)
     n_classes = np.bincount(of_row, counted["classes"].to_numpy(), len(keys))
+    different = None if matches is None else float(n_classes.sum() / records.sum())
     is_whole = [key is not None and (cell.kind == "set" or None not in key) for key in keys]
     there = np.flatnonzero(is_whole)
     keys, records = [keys[i] for i in there], records[there]
     witnesses = n_classes[there] if matches is None else records / float(matches)
     of_cells = _of_sets if cell.kind == "set" else _of_ranges
-    return of_cells(cell, keys, records, witnesses, is_freeform=matches is not None)
+    return of_cells(cell, keys, records, witnesses, different)
 
 
 def _of_sets(
-    cell: CellDescription, keys: list[Any], records: Any, witnesses: Any, *, is_freeform: bool
+    cell: CellDescription, keys: list[Any], records: Any, witnesses: Any, different: float | None
 ) -> CellShares | None:
     cells, _ = Sets.number(keys)
     distributions = SetDistributions.of(
-        cells, records, witnesses, is_tight=cell.is_tight, is_freeform=is_freeform
+        cells, records, witnesses, is_tight=cell.is_tight, different=different
     )
     if distributions is None:
         return None
@@ -552,7 +551,7 @@ def _of_sets(
 
 
 def _of_ranges(
-    cell: CellDescription, keys: list[Any], records: Any, witnesses: Any, *, is_freeform: bool
+    cell: CellDescription, keys: list[Any], records: Any, witnesses: Any, different: float | None
 ) -> CellShares | None:
     type_ = cell.column.type
     half = 0.5 if cell.is_discrete else 0.0
@@ -564,7 +563,7 @@ def _of_ranges(
         records,
         witnesses,
         is_tight=cell.is_tight,
-        is_freeform=is_freeform,
+        different=different,
         is_discrete=cell.is_discrete,
     )
     if distributions is None:

@@ -404,7 +404,7 @@ def _divide_parts(edges: FloatArray, p: FloatArray, *, is_whole: bool) -> Number
 
 _FOLLOWED: Final = 2 / 3
 _MISLEADING: Final = 0.1
-_OF_ONE_GROUP: Final = 7  # a chi-square: how far what one group of matches has may be from even
+_MANY_ALIKE, _FEW_ALIKE = 0.3, 0.7  # different freeform rows, as a part of all
 """Chosen on the tables of ``benchmarks/calibration_tables.py`` that are there for it."""
 
 _SEEN: Final = 4
@@ -419,9 +419,8 @@ def trust(
     n_values: AnyIntArray,
     open_part: FloatArray,
     records: IntArray,
-    classes: FloatArray,  # (n_cells,): how many each cell has; of freeform rows, one for k records
-    *,
-    is_freeform: bool,
+    n_classes: float,  # of freeform rows, one for k records
+    different: float | None,  # the part of freeform rows that differ; None where classes do
 ) -> float:
     """Say how far cells follow what was learned; the rest is as the paper says."""
     # Unlike records are put together where they must be, so a cell has its rare values more often
@@ -431,12 +430,13 @@ def trust(
     weights = records * mixed
     if not weights.any():
         return 0.0
-    chance = (np.minimum(n_values, _SEEN) - 1) / np.maximum(classes.sum() * inside, _LEAST)
+    chance = (np.minimum(n_values, _SEEN) - 1) / np.maximum(n_classes * inside, _LEAST)
     seen = float(np.average((difference - 2 * chance) * open_part**2, weights=weights))
-    if is_freeform:
-        # Frequent values have rows of their own beside mixed ones: few tell little.
-        seen -= _OF_ONE_GROUP / max(float(classes[mixed].sum()), _LEAST)
-    return _FOLLOWED * seen / (seen + _MISLEADING) if seen > 0 else 0.0
+    followed: float = _FOLLOWED
+    if different is not None:
+        # Frequent values have rows of their own beside mixed ones, unless nearly all rows differ.
+        followed *= min(max((different - _MANY_ALIKE) / (_FEW_ALIKE - _MANY_ALIKE), 0), 1)
+    return followed * seen / (seen + _MISLEADING) if seen > 0 else 0.0
 
 
 _DOUBTED, _ALWAYS = 0.6, 0.4
@@ -473,7 +473,7 @@ class SetDistributions:
     @classmethod
     def of(
         cls, cells: Sets, records: IntArray, witnesses: FloatArray, *, is_tight: bool,
-        is_freeform: bool,
+        different: float | None,  # As of `trust`
     ) -> SetDistributions | None:  # fmt: skip
         """Estimate the distribution within each cell; None if there are too many values."""
         if not records.size or cells.codes.size > MOST_CELLS:
@@ -485,9 +485,8 @@ class SetDistributions:
         even = 1 / sizes[owner]
         learned = p / inside[owner]
         difference: FloatArray = np.add.reduceat((learned - even) ** 2, starts) * sizes
-        part = trust(
-            difference, inside, sizes, 1 - known, records, witnesses, is_freeform=is_freeform
-        )
+        n_classes = float(witnesses.sum())
+        part = trust(difference, inside, sizes, 1 - known, records, n_classes, different)
         # Witnesses, of whom each value has as many, lie evenly.
         shares = even + (part * (1 - known))[owner] * (learned - even)
         # The shares of each set are off by themselves.
@@ -687,7 +686,7 @@ class RangeDistributions:
         witnesses: FloatArray,
         *,
         is_tight: bool,
-        is_freeform: bool,
+        different: float | None,  # As of `trust`
         is_discrete: bool,  # Whether all values are whole numbers
     ) -> RangeDistributions | None:
         """Find the distribution of a column's numbers; None if they are not exact enough."""
@@ -707,8 +706,8 @@ class RangeDistributions:
         shares, widths, squares = (upto[last + 1] - upto[first] for upto in cumulated)
         difference = squares * widths / shares**2 - 1
         part = trust(
-            difference, shares, last - first + 1, 1 - 2 * own, records, witnesses,
-            is_freeform=is_freeform,
+            difference, shares, last - first + 1, 1 - 2 * own, records, float(witnesses.sum()),
+            different,
         )  # fmt: skip
         is_each = axis.is_each and is_discrete
         if axis.is_each and not is_discrete:

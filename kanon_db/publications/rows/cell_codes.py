@@ -544,7 +544,8 @@ def write_value_shares(
     counted = _counted(session, written, cells, matches)
     for (name, cell), rows in zip(cells.items(), counted, strict=True):
         of_cells = _of_ranges if cell.kind == "range" else _of_sets
-        found, own = of_cells(session, cell, rows, is_freeform=matches is not None)
+        different = None if matches is None else _different(written, name)
+        found, own = of_cells(session, cell, rows, different)
         session.heartbeat()
         if own:
             known[name] = found
@@ -647,6 +648,12 @@ def _counted(
             )
 
 
+def _different(written: WrittenCodes, name: str) -> float:
+    """Return the part of the rows that have different cells."""
+    n_records, n_classes = written.counts_of_cells.get(name, (np.ones(1), np.ones(1)))
+    return float(n_classes.sum() / n_records.sum())
+
+
 def _column(rows: Sequence[Row], name: str) -> FloatArray:
     return np.array([row[name] for row in rows], dtype=np.float64)
 
@@ -655,13 +662,12 @@ def _of_sets(
     session: Session,  # noqa: ARG001
     cell: CellDescription,
     rows: Sequence[Row],
-    *,
-    is_freeform: bool,
+    different: float | None,
 ) -> tuple[WhatIsKnown, list[ShareLine]]:
     cells, _ = Sets.number(row["members"] for row in rows)
     records, witnesses = _column(rows, "records").astype(np.int64), _column(rows, "witnesses")
     found = SetDistributions.of(
-        cells, records, witnesses, is_tight=cell.is_tight, is_freeform=is_freeform
+        cells, records, witnesses, is_tight=cell.is_tight, different=different
     )
     if found is None:
         return "of_each", []
@@ -674,7 +680,7 @@ def _of_sets(
 
 
 def _of_ranges(
-    session: Session, cell: CellDescription, rows: Sequence[Row], *, is_freeform: bool
+    session: Session, cell: CellDescription, rows: Sequence[Row], different: float | None
 ) -> tuple[WhatIsKnown, list[ShareLine]]:
     low, high = (_column(rows, name) for name in ("low", "high"))
     records, witnesses = _column(rows, "records").astype(np.int64), _column(rows, "witnesses")
@@ -684,7 +690,7 @@ def _of_ranges(
         records,
         witnesses,
         is_tight=cell.is_tight,
-        is_freeform=is_freeform,
+        different=different,
         is_discrete=cell.is_discrete,
     )
     if found is None:
