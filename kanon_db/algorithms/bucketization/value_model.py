@@ -780,7 +780,9 @@ def _match(
             for i in range(n):
                 first = scores[start + i, values[start]]
                 for j in range(n):
-                    odds[i * n + j] = np.exp(scores[start + i, values[start + j]] - first)
+                    # In single precision, what is far less likely would lose its digits.
+                    more = scores[start + i, values[start + j]] - first
+                    odds[i * n + j] = np.exp(np.float64(more))
             after[last] = 1.0
             for held in range(last - 1, -1, -1):
                 for j in range(n):
