@@ -42,11 +42,18 @@ _STEP: Final = re.compile(r"kanon_db (?:(?P<phase>\d)/\d )?(?:\d+% )?(?:[~<]\d+s
 
 
 class Steps:
-    """Watches which step a session says that it is at, and adds up their seconds."""
+    """Watches which step a session says that it is at, and adds up their seconds by a clock."""
 
-    def __init__(self, dsn: str, backend_pid: int, *, every: float = 0.005) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        backend_pid: int,
+        *,
+        every: float = 0.005,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self.seconds: Counter[str] = Counter()
-        self._dsn, self._pid, self._every = dsn, backend_pid, every
+        self._dsn, self._pid, self._every, self._clock = dsn, backend_pid, every, clock
         self._is_over = threading.Event()
 
     @contextmanager
@@ -63,12 +70,12 @@ class Steps:
     def _watch(self) -> None:
         statement = "SELECT application_name FROM pg_stat_get_activity(%s)"
         with psycopg.connect(self._dsn, autocommit=True) as connection:
-            before = time.perf_counter()
+            before = self._clock()
             while not self._is_over.wait(self._every):
                 (name,) = connection.execute(statement, [self._pid], prepare=True).fetchone() or (
                     "",
                 )
-                now = time.perf_counter()
+                now = self._clock()
                 if step := step_of(name):
                     self.seconds[step] += now - before
                 before = now

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Final, Self
 
@@ -23,7 +24,7 @@ from benchmarks.harness import (
     table,
 )
 from benchmarks.publication import OCCUPATIONS, PRIVACY
-from benchmarks.round_trip import QUASI_IDENTIFIERS
+from benchmarks.round_trip import QUASI_IDENTIFIERS, Steps
 
 _ROWS: Final = os.environ.get("KANON_SCALE_ROWS", "1000000 10000000 100000000")
 ROWS: Final = tuple(map(int, _ROWS.split()))
@@ -44,6 +45,12 @@ WARM_UP_ROWS: Final = 20_000
 MOST_OF_ALL: Final = 10_000_000
 OF_MORE: Final = ("buckets, random", "generalized, Mondrian", "suppressed")
 """The calls that are made of more rows, with more memory than by default."""
+LEARNING: Final = (
+    "learning how likely values are",
+    "measuring how strongly values depend on quasi-identifiers",
+)
+"""The steps of a publication that learn from it, also where it is verified; PostgreSQL shows only
+the beginning of long ones."""
 CALLS: Final[Mapping[str, str]] = {
     "buckets, random": f"publish_buckets(%s, 'p', assignment => 'random', privacy => '{PRIVACY}')",
     "buckets, cells": f"publish_buckets(%s, 'p', assignment => 'cells', privacy => '{PRIVACY}')",
@@ -52,6 +59,8 @@ CALLS: Final[Mapping[str, str]] = {
     ),
     "suppressed": "publish_suppressed(%s, 'p', k => 10)",
 }
+RELATED: Final = tuple(CALLS)[:2]
+"""The calls that are also made of people half of whose occupations follow from others."""
 BOUNDED_BY: Final = (
     "What bounds them, by CPU seconds of the steps of one run of 1,000,000 rows. Buckets:"
     " inserting QIT and SAT 0.9, reading the source 0.5 and both tables again 0.5, the order of"
@@ -61,14 +70,12 @@ BOUNDED_BY: Final = (
     " view 1.0, hashing its cells 0.3, patterns 0.4, reading 0.5, classes 0.3, the table of rows"
     " 0.3. INSERT adds rows one by one; COPY, which does not, reads from a client or a file"
     " only.\n\n"
-    "Learning takes these 0.3 (a third of a shuffled copy) where nothing is related, as here,"
-    " and 0.5 in cells, where the cuts between cells are found again from the buckets. Where"
-    " half of the occupations follow from age and education, it takes 3.6, more than four"
-    " copies: a fit to 120,000 records 1.7, and weighing each of the 1,000,000 records 1.6.\n"
+    "Where half of the occupations follow from others, learning is a fit to 120,000 records, and"
+    " weighing each of the 1,000,000 records.\n"
 )
 MEMORY: Final = (
     "Whose memory that is, by `/proc/PID/status` and `smaps` at the peak of one run of"
-    " 1,000,000 rows in a session that has published 20,000. Buckets, random (a later state than"
+    " 1,000,000 rows in a session that has published 20,000. Buckets, random (an earlier state than"
     " the table's): of 406 MB, 190 MB are the process's own, of which it had 110 MB before; 110"
     " MB are shared buffers, and 105 MB pages of libraries' files (67 MB of them LLVM's, which"
     " loads kernels, too): these two are in memory once, however many sessions use them."
@@ -97,7 +104,14 @@ def main() -> str:
                 found[COPY, n] = _Needed.by(admin, runs, copy, undone="DROP TABLE copied")
                 admin.execute("DROP TABLE copied")
             for what in CALLS if n <= MOST_OF_ALL else OF_MORE:
-                found |= _published(dsn, what, CALLS[what], n, runs)
+                found |= _published(dsn, what, CALLS[what], f"people_{n}", n, runs)
+            if n == ROWS[0]:
+                with psycopg.connect(dsn, autocommit=True) as admin:
+                    relate(admin, f"people_{n}", "related")
+                for what in RELATED:
+                    found |= _published(
+                        dsn, f"{what}, half follows", CALLS[what], "related", n, runs
+                    )
             with psycopg.connect(dsn, autocommit=True) as admin:
                 admin.execute(f"DROP TABLE people_{n}")
     rows = []
@@ -106,6 +120,7 @@ def main() -> str:
         rows.append([
             what, f"{n:,}", f"{needed.wall:.2f}", f"{needed.cpu:.2f}",
             TARGETS.get(what, "") if n == ROWS[0] else "", f"{needed.cpu / found[COPY, n].cpu:.1f}",
+            f"{needed.learning / found[COPY, n].cpu:.2f}" if what.startswith("buckets") else "",
             "" if n == ROWS[0] else f"{needed.cpu / n / first:.2f}",
             f"{needed.private / 1024:.2f} GB", f"{needed.whole / 1024:.2f} GB",
         ])  # fmt: skip
@@ -118,10 +133,13 @@ def main() -> str:
         f" {MOST_OVER_FIRST:g} times as many a row as of {ROWS[0]:,} rows, and {MOST_GIGABYTES:g}"
         " GB. Shared buffers have 128 MB, and"
         f" `publish_memory` is 4 GB, as by default, but 16 GB for more than {MOST_OF_ALL:,} rows."
-        "\n\n"
+        " *Half follows*: half of the occupations follow from age and education. *Learning*: CPU"
+        " seconds of the steps that learn how likely values are, and how strongly they depend on"
+        " quasi-identifiers, over those of the copy.\n\n"
         + table(
             ["what", "rows", "seconds", "CPU seconds", "target", "over a shuffled copy",
-             f"a row, over {ROWS[0]:,}", "private memory", "with shared buffers and libraries"],
+             "learning, over the copy", f"a row, over {ROWS[0]:,}", "private memory",
+             "with shared buffers and libraries"],
             rows,
         )
         + f"\n{BOUNDED_BY}\n{MEMORY}"
@@ -134,6 +152,7 @@ class _Needed:
 
     wall: float  # seconds
     cpu: float  # seconds of the session's process
+    learning: float  # of these, the seconds that it learns
     private: float  # MB at most, without shared buffers and libraries
     whole: float  # MB at most
 
@@ -149,17 +168,23 @@ class _Needed:
     ) -> Self:
         """Run a statement; `undone` is run before the next, so that the last one's result stays."""
         pid = session.info.backend_pid
-        walls, seconds, private = [], [], 0.0
+        walls, seconds, learning, private = [], [], [], 0.0
         for run in range(runs):
             if run and undone:
                 session.execute(undone)
-            with PrivateMemory(pid) as memory:
+            steps = Steps(session.info.dsn, pid, clock=partial(processor_seconds, pid))
+            with PrivateMemory(pid) as memory, steps.watched():
                 before, started = processor_seconds(pid), time.perf_counter()
                 session.execute(statement, values)
                 walls.append(time.perf_counter() - started)
                 seconds.append(processor_seconds(pid) - before)
+            learning.append(sum(
+                spent for step, spent in steps.seconds.items()
+                if any(step and name.startswith(step) for name in LEARNING)
+            ))  # fmt: skip
             private = max(private, memory.most)
-        return cls(median(walls), median(seconds), private, peak_memory(pid))
+        medians = map(median, (walls, seconds, learning))
+        return cls(*medians, private, peak_memory(pid))
 
 
 def make_people(admin: psycopg.Connection, name: str, n: int) -> None:
@@ -176,6 +201,19 @@ def make_people(admin: psycopg.Connection, name: str, n: int) -> None:
         f" width_bucket(random(), ARRAY[{shares}]::float8[]) AS occupation"
         f" FROM generate_series(1, {n})"
     )
+    _register(admin, name)
+
+
+def relate(admin: psycopg.Connection, people: str, name: str) -> None:
+    """Make and register a table of these people, half of whose occupations follow from others."""
+    admin.execute(
+        f"CREATE TABLE {name} AS SELECT {QUASI_IDENTIFIERS}, CASE WHEN random() < 0.5"
+        f" THEN (age / 6 + education) % 14 ELSE occupation END AS occupation FROM {people}"
+    )
+    _register(admin, name)
+
+
+def _register(admin: psycopg.Connection, name: str) -> None:
     admin.execute(f"VACUUM ANALYZE {name}")
     admin.execute(
         f"SELECT kanon.register_source('public.{name}', '{{{QUASI_IDENTIFIERS}}}', 'occupation')"
@@ -183,10 +221,12 @@ def make_people(admin: psycopg.Connection, name: str, n: int) -> None:
     admin.execute("CHECKPOINT")
 
 
-def _published(dsn: str, what: str, call: str, n: int, runs: int) -> dict[tuple[str, int], _Needed]:
+def _published(
+    dsn: str, what: str, call: str, name: str, n: int, runs: int
+) -> dict[tuple[str, int], _Needed]:
     """Publish and, where buckets are drawn at random, verify what was published."""
     drop = "SELECT kanon.drop_publication('p')"
-    statement, values = f"SELECT kanon.{call}", [f"public.people_{n}"]
+    statement, values = f"SELECT kanon.{call}", [f"public.{name}"]
     found = {}
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(statement, ["public.warm_up"])
