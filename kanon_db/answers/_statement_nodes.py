@@ -66,7 +66,11 @@ def relation(quoted: str, alias: str = "") -> Node:
 
 
 def _type(name: str) -> Node:
-    return exp.DataType.build(name, dialect="postgres", udt=True)
+    """Read a type; sqlglot itself takes `bit varying` for one bit, and arrays of oid for oid."""
+    if name.endswith("[]"):
+        inner = _type(name.removesuffix("[]"))
+        return exp.DataType(this=exp.DType.ARRAY, expressions=[inner], nested=True)
+    return exp.DataType.build(name.replace("bit varying", "varbit"), dialect="postgres", udt=True)
 
 
 def cast(node: Node, type_: str) -> Node:
