@@ -14,7 +14,13 @@ from typing import Final, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.ground.computation import Pulse, in_threads, kernel, n_cores
+from kanon_db.algorithms.ground.computation import (
+    Pulse,
+    in_threads,
+    kernel,
+    n_cores,
+    tune_heap,
+)
 from kanon_db.heartbeat import beat
 
 CodeArray: TypeAlias = npt.NDArray[np.int32]
@@ -81,10 +87,8 @@ def giving_back() -> Iterator[None]:
 
 def _keep(array: int, free: int) -> None:
     """Set glibc's thresholds in bytes: of arrays on the heap, and of free memory at its end."""
-    choose = getattr(ctypes.CDLL(None), "mallopt", None)
-    if choose is not None:
-        choose(_M_MMAP_THRESHOLD, array)
-        choose(_M_TRIM_THRESHOLD, free)
+    tune_heap(_M_MMAP_THRESHOLD, array)
+    tune_heap(_M_TRIM_THRESHOLD, free)
 
 
 def hash_numbers(numbers: AnyIntArray) -> WordArray:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -201,12 +202,24 @@ def n_cores() -> int:
     return min(2, os.cpu_count() or 1)
 
 
+_M_ARENA_MAX: Final = -8
+
+
+def tune_heap(option: int, value: int) -> None:
+    """Choose how glibc takes memory from the system and gives it back, by a number of `mallopt`."""
+    choose = getattr(ctypes.CDLL(None), "mallopt", None)
+    if choose is not None:
+        choose(option, value)
+
+
 class Threads:
     """Threads that end with the block; work not begun by then is dropped."""
 
     def __init__(self, number: int) -> None:
         from concurrent.futures import ThreadPoolExecutor  # a first estimate needs no threads
 
+        # Of a heap of their own, glibc would keep some megabytes, also when they have ended.
+        tune_heap(_M_ARENA_MAX, 1)
         self._executor = ThreadPoolExecutor(number)
 
     def start(

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from kanon_db.algorithms.ground import arrays
 from kanon_db.algorithms.ground.arrays import give_back, giving_back, order_of, shuffled, taken
+from kanon_db.algorithms.ground.computation import UNLIMITED, in_threads
 from kanon_db.heartbeat import beat, beating
 
 
@@ -170,6 +171,28 @@ def test_arrays_are_given_back_at_once() -> None:
         assert process.apply(_kept, [200_000]) > 20 * 2**20
         assert process.apply(_kept_while_giving_back, [200_000]) < 5 * 2**20
         assert process.apply(_kept, [200_000]) > 20 * 2**20
+
+
+def test_what_threads_have_freed_is_given_back() -> None:
+    """They have no heaps of their own, of each of which glibc would keep the end."""
+    with get_context("spawn").Pool(1) as process:
+        assert process.apply(_kept_by_threads) < 4 * 2**20
+
+
+def _kept_by_threads() -> int:
+    bytearray(8 << 20)
+    both = threading.Barrier(2)
+    in_threads(lambda *_: both.wait(), range(2), 2, UNLIMITED)  # so that all is imported
+    before = _resident()
+
+    def fill(*_: object) -> None:
+        array = np.ones(7 << 17)
+        both.wait()
+        del array
+
+    in_threads(fill, range(2), 2, UNLIMITED)
+    give_back()
+    return _resident() - before
 
 
 def _kept_while_giving_back(n_numbers: int) -> int:
