@@ -9,6 +9,14 @@ BEGIN
     IF NOT _is_ours THEN
         _schema := coalesce(
             nullif(pg_catalog.current_setting('kanon.published_schema', true), ''), 'published');
+        IF _schema ~ '^(pg_.*|information_schema|public|kanon|kanon_queue)$'
+           OR pg_catalog.octet_length(_schema) > 63 OR NOT kanon.is_plain(_schema) THEN
+            RAISE EXCEPTION USING ERRCODE = 'invalid_name',
+                MESSAGE = 'publications cannot have a schema of this name',
+                DETAIL = pg_catalog.format('schema "%s"', _schema),
+                HINT = 'choose one that neither the server, nor kanon_db, nor everybody uses, with at most'
+                    ' 63 bytes, all of which show';
+        END IF;
         INSERT INTO kanon.setting (name, value)
         VALUES ('published_schema', _schema), ('home', kanon.here()), ('numbers', kanon.here());
     END IF;

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import psycopg
+
 import kanon_db
 from kanon_db.catalog.entries import OWNER
 from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import EVERYBODY
 from kanon_db.errors import (
+    DatabaseError,
     InUseError,
     InvalidParameterError,
     PermissionDeniedError,
@@ -45,6 +48,7 @@ from kanon_db.installation.sql_objects import (
 from kanon_db.publications.registry import kind_named
 from kanon_db.session import fetch_one
 from kanon_db.session.progress import Watcher
+from kanon_db.session.protocol import UNDEFINED_SCHEMA, UNDEFINED_TABLE
 from kanon_db.session.psycopg_session import (
     NOT_ADOPTED,
     PsycopgSession,
@@ -136,12 +140,10 @@ def install(
                 require_rights(session)
                 _require_own_schema(session)
             _lock(session)
-            if (name := read_new_name(session)) is not None:
-                raise ServerError(
-                    "the schema kanon has been renamed",
-                    detail=f"schema {name}",
-                    hint=f"ALTER SCHEMA {name} RENAME TO kanon",
-                )
+            if watches:
+                session.fetch("LOCK TABLE pg_namespace IN SHARE ROW EXCLUSIVE MODE")
+            # Else, of two that create the same schemas and roles, the server refuses one.
+            _refuse_renamed(session)
             paths = []
             if not queued:
                 create_language(session)
@@ -201,19 +203,23 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
 
     Returns what is left of it, for people to read.
     """
-    # Raises InUseError when there are publications, or other relations in their schema, and
+    # Raises InUseError when there are publications, or other objects in their schema, and
     # `drop_publications` is false; or when views elsewhere, or other objects, depend on any of
     # this.
     with open_connection(dsn) as connection:
+        # Whoever publishes now is waited for, and what they publish is seen.
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         session = PsycopgSession(connection)
         with session.transaction():
             if not is_superuser(session):
                 require_rights(session)
                 _require_own_schema(session)
-            if not session.fetch("SELECT 1 WHERE to_regclass('kanon.setting') IS NOT NULL"):
+            _refuse_renamed(session)
+            if not _lock(session):
                 raise ServerError(
                     "kanon_db is not installed in this database", hint="there is nothing to do"
                 )
+            session.fetch("LOCK TABLE kanon.publication IN ACCESS EXCLUSIVE MODE")
             schema = _choose_schema(session, PUBLISHED)
             rows = session.fetch("SELECT name FROM kanon.publication ORDER BY name")
             if rows and not drop_publications:
@@ -222,22 +228,7 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
                     detail=f"{len(rows)}: {', '.join(row['name'] for row in rows)}",
                     hint="drop them first, or pass --drop-publications",
                 )
-            other_relations = fetch_one(
-                session,
-                "SELECT count(*) AS n FROM pg_class AS c JOIN pg_namespace AS n"
-                " ON n.oid = c.relnamespace WHERE n.nspname = $1::text AND c.relkind <> 'i'"
-                " AND NOT EXISTS (SELECT FROM kanon.publication AS p"
-                " WHERE c.relname = ANY (p.relations))"
-                " AND NOT EXISTS (SELECT FROM kanon.budget AS b WHERE b.counter = c.relname)"
-                " AND c.oid NOT IN (SELECT w.relation FROM kanon.withdrawn() AS w)",
-                schema,
-            )["n"]
-            if other_relations and not drop_publications:
-                raise InUseError(
-                    "the schema of publications holds relations that are not publications",
-                    detail=f'{other_relations} in schema "{schema}"',
-                    hint="move them elsewhere, or pass --drop-publications",
-                )
+            _refuse_others(session, schema, drop=drop_publications)
             _refuse_dependents(session, schema)
             is_queued = is_service(session)
             session.fetch("DELETE FROM kanon.publication")
@@ -261,6 +252,40 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
         left.append(f"roles that people or other databases have: {', '.join(kept)}")
     left += [f"what {role} owns: {', '.join(names)}" for role, names in owned.items() if names]
     return left
+
+
+# Of an extension, what it has made goes and stays with it. Ours lies there, too.
+_OTHERS: Final = """
+SELECT pg_describe_object(d.classid, d.objid, 0) AS name, e.oid IS NOT NULL AS is_extension
+FROM pg_depend AS d JOIN pg_namespace AS n ON n.oid = d.refobjid
+LEFT JOIN pg_class AS c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
+LEFT JOIN pg_proc AS p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
+LEFT JOIN pg_extension AS e ON d.classid = 'pg_extension'::regclass AND e.oid = d.objid
+WHERE d.refclassid = 'pg_namespace'::regclass AND n.nspname = $1::text AND d.deptype = 'n'
+  AND NOT EXISTS (SELECT FROM pg_depend AS m WHERE m.deptype = 'e'
+                  AND m.classid = d.classid AND m.objid = d.objid)
+  AND NOT EXISTS (SELECT FROM kanon.publication AS o WHERE c.relname = ANY (o.relations))
+  AND NOT EXISTS (SELECT FROM kanon.budget AS b WHERE b.counter = c.relname)
+  AND NOT EXISTS (SELECT FROM kanon.withdrawn() AS w WHERE w.relation = c.oid)
+  AND e.extname IS DISTINCT FROM $2::text AND p.proname IS DISTINCT FROM 'require_visible'
+ORDER BY 1
+"""
+
+
+def _refuse_others(session: PsycopgSession, schema: str, *, drop: bool) -> None:
+    """Refuse to drop what others have laid beside publications, unless asked to.
+
+    An extension is never dropped: what others have made with it would go, too.
+    """
+    objects = session.fetch(_OTHERS, schema, EXTENSION)
+    names = [row["name"] for row in objects if row["is_extension"] or not drop]
+    if names:
+        hint = "move them elsewhere" if drop else "move them elsewhere, or pass --drop-publications"
+        raise InUseError(
+            "the schema of publications holds what is no publication",
+            detail=f'in schema "{schema}": {", ".join(names)}',
+            hint=hint,
+        )
 
 
 def _refuse_dependents(session: PsycopgSession, schema: str) -> None:
@@ -288,13 +313,26 @@ def _require_own_schema(session: PsycopgSession) -> None:
         )
 
 
-def _lock(session: PsycopgSession) -> None:
-    """Let nobody else install or remove kanon_db meanwhile."""
-    if is_superuser(session):
-        session.fetch("LOCK TABLE pg_namespace IN SHARE ROW EXCLUSIVE MODE")
-    elif session.fetch("SELECT 1 WHERE to_regclass('kanon.setting') IS NOT NULL"):
-        session.fetch("LOCK TABLE kanon.setting IN SHARE ROW EXCLUSIVE MODE")
-    # Else, of two that create the same schemas and roles, the server refuses one.
+def _refuse_renamed(session: PsycopgSession) -> None:
+    """Refuse to go on where somebody has renamed the schema kanon, and say what it is called."""
+    if (name := read_new_name(session)) is not None:
+        raise ServerError(
+            "the schema kanon has been renamed",
+            detail=f"schema {name}",
+            hint=f"ALTER SCHEMA {name} RENAME TO kanon",
+        )
+
+
+def _lock(session: PsycopgSession) -> bool:
+    """Let nobody else install or remove kanon_db meanwhile; tell whether it is installed."""
+    try:
+        with session.savepoint():
+            session.fetch("LOCK TABLE kanon.setting IN SHARE ROW EXCLUSIVE MODE")
+    except DatabaseError as error:
+        if error.sqlstate not in (UNDEFINED_SCHEMA, UNDEFINED_TABLE):
+            raise
+        return False
+    return True
 
 
 def _choose_schema(session: PsycopgSession, wanted: str) -> str:

@@ -21,7 +21,7 @@ from alembic.util import CommandError
 import kanon_db
 from kanon_db.dataclasses import dataclass
 from kanon_db.declaration import EVERYBODY, Operation, Parameter, ResultColumn
-from kanon_db.errors import InUseError, PermissionDeniedError, ServerError
+from kanon_db.errors import InUseError, InvalidNameError, PermissionDeniedError, ServerError
 from kanon_db.installation.interpreter import package_digest, preamble, resource_directory
 from kanon_db.installation.service import CREATED, POWERFUL
 from kanon_db.operations import operations
@@ -402,5 +402,6 @@ def run_script(connection: psycopg.Connection, name: str, text: str) -> None:
 
 
 _REFUSALS: Final = {
-    refusal.sqlstate: refusal for refusal in (InUseError, PermissionDeniedError, ServerError)
+    refusal.sqlstate: refusal
+    for refusal in (InUseError, InvalidNameError, PermissionDeniedError, ServerError)
 }

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from kanon_db.errors import InUseError, ServerError
+from kanon_db.errors import InUseError, InvalidNameError, ServerError
 from kanon_db.installation import doctor
 from kanon_db.installation.doctor import examine
 from kanon_db.installation.install import current_revision, install, uninstall
@@ -24,6 +26,7 @@ from tests.integration.parties import (
     Connection,
     Functions,
     Parties,
+    create_people,
     create_source,
     create_table,
     fetch,
@@ -215,8 +218,9 @@ def test_kanon_is_renamed_back(live: Connection, parties: Parties) -> None:
     before = dump(parties.dsn)
     fetch(parties.admin, "ALTER SCHEMA kanon RENAME TO elsewhere")
     broken = examine(parties.dsn)[-1]
-    with pytest.raises(ServerError, match="the schema kanon has been renamed"):
-        install(parties.dsn)
+    for operation in (install, uninstall):
+        with pytest.raises(ServerError, match="the schema kanon has been renamed"):
+            operation(parties.dsn)
     fetch(parties.admin, broken.remedy)
     assert dump(parties.dsn) == before
     assert {finding.state for finding in examine(parties.dsn)} == {"ok"}
@@ -281,6 +285,65 @@ def test_uninstall_keeps_what_is_not_ours(live: Connection, parties: Parties) ->
     assert "kanon." not in dump(dsn)
     fetch(admin, "DROP SCHEMA own CASCADE")
     assert fetch(live, "SELECT count(*) FROM data.people") == [(60,)]
+
+
+def test_uninstall_keeps_what_lies_beside(database: str) -> None:
+    """Functions and types beside publications, and what others have made with an extension."""
+    with psycopg.connect(database, autocommit=True) as admin:
+        fetch(admin, "CREATE FUNCTION published.kept() RETURNS int LANGUAGE sql AS 'SELECT 1'")
+        fetch(admin, "CREATE EXTENSION pg_trgm SCHEMA published")
+        fetch(admin, "CREATE TABLE names (name text)")
+        fetch(admin, "CREATE INDEX ON names USING gin (name published.gin_trgm_ops)")
+        for given, named in ((False, ["extension pg_trgm", "function published.kept()"]),
+                             (True, ["extension pg_trgm"])):  # fmt: skip
+            with pytest.raises(InUseError, match="what is no publication") as raised:
+                uninstall(database, drop_publications=given)
+            assert raised.value.detail == f'in schema "published": {", ".join(named)}'
+        fetch(admin, "ALTER EXTENSION pg_trgm SET SCHEMA public")
+        uninstall(database, drop_publications=True)
+        assert value(admin, "SELECT count(*) FROM pg_indexes WHERE tablename = 'names'") == 1
+
+
+def test_uninstall_waits_for_who_publishes(database: str) -> None:
+    """What they publish is not taken along; and of two who uninstall, one finds nothing."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    with (
+        psycopg.connect(database) as publisher,
+        psycopg.connect(database, autocommit=True) as admin,
+        ThreadPoolExecutor() as pool,
+    ):
+
+        def wait_for(number: int) -> None:
+            while value(admin, waiting) < number:
+                time.sleep(0.02)
+
+        name = value(admin, "SELECT quote_ident(current_database())")
+        fetch(admin, f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'")
+        fetch(publisher, "CREATE SCHEMA data")
+        create_people(publisher).publish("data.people", "people", privacy='{"l": 2}')
+        taken_out = pool.submit(uninstall, database)
+        wait_for(1)
+        publisher.commit()
+        with pytest.raises(InUseError, match="publications exist"):
+            taken_out.result()
+        fetch(publisher, "TABLE kanon.publication")
+        both = [pool.submit(uninstall, database, drop_publications=True) for _ in range(2)]
+        wait_for(2)
+        publisher.commit()
+        (refused,) = filter(None, (one.exception() for one in both))
+        assert str(refused) == "kanon_db is not installed in this database"
+
+
+@pytest.mark.parametrize(
+    "name", ["pg_catalog", "information_schema", "public", "kanon", "kanon_queue", "x" * 64, "a\nb"]
+)
+def test_where_publications_cannot_lie(dsn: str, admin: Connection, name: str) -> None:
+    """In a schema of the server's, of ours or of everybody's, or one whose name is cut or hides."""
+    fetch(admin, "ALTER SCHEMA public OWNER TO CURRENT_USER")  # as before PostgreSQL 15
+    before = dump(dsn)
+    with pytest.raises(InvalidNameError, match="a schema of this name"):
+        install(dsn, published_schema=name)
+    assert dump(dsn) == before
 
 
 ESTIMATE_COUNT = "kanon.estimate_count(text, jsonb, jsonb, text)"
