@@ -303,7 +303,8 @@ class OpenQuery:
         try:
             yield
         except DatabaseError as error:
-            if error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
+            is_of_value = error.sqlstate.startswith(DATA_EXCEPTION_CLASS)
+            if is_of_value or error.sqlstate == _NOT_CONVERTED:
                 raise refusal(
                     "the query's arithmetic fails on some value",
                     hint="exclude such values with CASE or another condition",
@@ -318,6 +319,9 @@ class OpenQuery:
                 raise withheld(error.sqlstate) from None
             raise
 
+
+_NOT_CONVERTED: Final = "0A000"
+"""What a cast of NaN or infinity to a whole number fails with."""
 
 _LOOKUP = """
 SELECT c.oid::text AS oid, c.relkind::text AS kind

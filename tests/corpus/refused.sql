@@ -108,6 +108,7 @@ SELECT COUNT(*) FROM ill WHERE height::boolean -- cannot be cast
 SELECT COUNT(*) FROM ill WHERE member::numeric = 1 -- cannot be cast
 SELECT COUNT(*) FROM ill WHERE 'x'::int = age -- cannot be read as integer
 SELECT COUNT(*) FROM ill WHERE (zip * 10000)::smallint = 1 -- arithmetic fails
+SELECT COUNT(*) FROM ill WHERE age > 'NaN'::numeric::int -- arithmetic fails
 SELECT COUNT(*) FROM ill WHERE AGE(DATE '2024-01-01', born) > '5 years' -- where a part of it is taken
 SELECT COUNT(*) FROM ill WHERE EXTRACT(hour FROM AGE(seen, born)) > 5 -- years, months and days
 SELECT COUNT(*) FROM ill WHERE EXTRACT(year FROM AGE(age, 5)) > 5 -- for dates and timestamps
