@@ -203,6 +203,10 @@ def tree(expression: Expression, spell: Callable[[Expression], Node | None]) -> 
             return exp.Not(this=exp.Is(this=inner(column), expression=exp.Null()))
         case ex.Negative(operand):
             return exp.Neg(this=enclose(inner(operand)))
+        case ex.Arithmetic("/" | "%" as operator, left, right) if _may_be_nobody(right):
+            # Somebody may be there of whom none is expected: the others have their answers.
+            divisor = exp.Nullif(this=inner(right), expression=ZERO.copy())
+            return _binary(_ARITHMETIC[operator], inner(left), divisor)
         case ex.Arithmetic(operator, left, right):
             return _binary(_ARITHMETIC[operator], inner(left), inner(right))
         case ex.Rank(operand, labels):
@@ -250,6 +254,10 @@ def tree(expression: Expression, spell: Callable[[Expression], Node | None]) -> 
             return call("ROUND", rounded, *([] if digits is None else [number(str(digits))]))
         case _:
             return _condition(expression, inner)
+
+
+def _may_be_nobody(divisor: Expression) -> bool:
+    return ex.has_aggregate(divisor) and not isinstance(divisor, ex.NullIf)
 
 
 def _condition(expression: Expression, inner: Callable[[Expression], Node]) -> Node:

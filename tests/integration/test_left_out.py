@@ -13,6 +13,7 @@ from tests.integration.parties import (
     sqlstate_of,
     value,
 )
+from tests.rewritten import compared
 
 PEOPLE = [(20 + i % 6, "mf"[i % 2], f"d{i % 4}", i % 5) for i in range(90)]
 PEOPLE += [(95, "x", "d0", 1000), (97, "y", "d9", -1000)]
@@ -52,6 +53,20 @@ def test_a_record_that_is_left_out_is_as_likely_as_the_others(parties: Parties, 
         assert estimate == pytest.approx(published)
         assert error >= 0
         assert (lower, upper) == (None, None)
+
+
+@each_kind
+def test_nobody_expected_in_a_group_leaves_the_shares_of_others(
+    parties: Parties, name: str
+) -> None:
+    """Who is left out may be in any group: its share is NULL, in the statement, too."""
+    query = (
+        f"SELECT sick, cost, 1.0 * COUNT(*) FILTER (WHERE age < 200) / COUNT(*) FROM {name}"
+        " WHERE sick = 'd1' GROUP BY sick, cost"
+    )
+    shares = [share for share, *_ in fetch(parties.analyst, ESTIMATE, query)]
+    assert 0 < shares.count(None) < len(shares)
+    assert compared(parties.analyst, query) == "equal"
 
 
 @each_kind
