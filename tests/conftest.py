@@ -21,7 +21,8 @@ and no test sees what another worker does.
 ``connect_as`` (session)
     Function: ``connect_as(dsn, role)`` opens a psycopg connection, in autocommit mode, as a role.
 ``gathering`` (session)
-    What gives each module its ``parties`` (`tests/integration/parties.py`).
+    What gives each module its ``parties`` (`tests/integration/parties.py`), those of `FROZEN` with
+    publications that stay.
 ``service_server`` (session), ``service_cluster_dsn`` (session)
     A server as hosts run it (`tests/service.py`), where nobody but the tests is a superuser; the
     superuser's connection string.
@@ -67,6 +68,19 @@ _IS_PRIVATE = "KANON_TEST_DSN" not in os.environ
 SERVICE = ("tests/integration/test_service.py", "tests/attacks/test_hostile_submitter.py")
 """Modules that share one service: a server, a database and a worker."""
 
+FROZEN = (
+    "tests/attacks/test_lookup.py",
+    "tests/attacks/test_query_injection.py",
+    "tests/attacks/test_reading_the_source.py",
+    "tests/integration/test_classes.py",
+    "tests/integration/test_draws.py",
+    "tests/integration/test_evaluation.py",
+    "tests/integration/test_frozen.py",
+    "tests/integration/test_shares.py",
+    "tests/integration/test_weights.py",
+)
+"""Modules that read the same publications (`tests/integration/frozen.py`), which are made once."""
+
 ROWS = tuple(
     f"{folder}/{name}"
     for folder, names in {
@@ -100,6 +114,7 @@ FIRST = (
     "tests/meaning/",
     "tests/corpus/",
     "tests/integration/test_estimates.py",
+    *FROZEN,
     "tests/migration/",
     "tests/integration/",
 )
@@ -117,13 +132,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Let one worker run all tests of `ROWS`, of Spark, or of the service; others go by files."""
+    """Let one worker run all tests of a group; others go by files."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             scope = super()._split_scope(nodeid)
-            groups = (ROWS, "tests/spark/", SERVICE)
+            groups = (ROWS, "tests/spark/", SERVICE, FROZEN)
             shared = [starts for starts in groups if scope.startswith(starts)]
             return str(shared[0]) if shared else scope
 

@@ -8,16 +8,17 @@ import psycopg
 import pytest
 
 from kanon_db.errors import KanonError
-from tests.integration.parties import WAYS, Parties, create_people, fetch, sqlstate_of, value
+from tests.integration.frozen import parties
+from tests.integration.parties import WAYS, Parties, fetch, sqlstate_of, value
+
+__all__ = ["parties"]
 
 QUERY = "SELECT COUNT(*) FROM people JOIN evil.{} AS l ON l.age = people.age WHERE l.label = 'a'"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def lookups(parties: Parties) -> None:
-    """A publication, and a stranger's schema of tables that do harm where they can."""
-    kanon = create_people(parties.publisher)
-    kanon.publish("data.people", "people", privacy='{"l": 3}')
+    """A stranger's schema of tables that do harm where they can."""
     analyst = parties.analyst.info.user
     stranger = parties.stranger.info.user
     fetch(parties.admin, f"CREATE SCHEMA evil AUTHORIZATION {stranger}")

@@ -9,15 +9,10 @@ import psycopg
 import pytest
 
 from kanon_db.errors import KanonError
-from tests.integration.parties import (
-    WAYS,
-    Functions,
-    Parties,
-    create_people,
-    fetch,
-    sqlstate_of,
-    value,
-)
+from tests.integration.frozen import parties
+from tests.integration.parties import WAYS, Functions, Parties, fetch, sqlstate_of, value
+
+__all__ = ["parties"]
 
 COUNT = "SELECT COUNT(*) FROM people"
 ATTACKS = {
@@ -34,8 +29,8 @@ ATTACKS = {
     "with": f"WITH x AS (DELETE FROM data.canary RETURNING 1) {COUNT}",
     "function in WITH": f"WITH x AS (SELECT public.spy() AS a FROM people) {COUNT}",
     "call in a subquery": "SELECT COUNT(*) FROM (SELECT public.spy() AS a FROM people) AS x",
-    "relation in a subquery": "SELECT COUNT(*) FROM (SELECT * FROM data.people) AS x",
-    "relation in WITH": "WITH x AS (SELECT * FROM data.people) SELECT COUNT(*) FROM x",
+    "relation in a subquery": "SELECT COUNT(*) FROM (SELECT * FROM frozen.people) AS x",
+    "relation in WITH": "WITH x AS (SELECT * FROM frozen.people) SELECT COUNT(*) FROM x",
     "own tables in WITH": "WITH x AS (SELECT * FROM people_qit) SELECT COUNT(*) FROM x",
     "cast in a subquery": "SELECT COUNT(*) FROM (SELECT age::public.spied AS a FROM people) AS x",
     "with in a subquery": f"{COUNT} WHERE age IN (WITH x AS (SELECT 1) SELECT * FROM x)",
@@ -45,7 +40,9 @@ ATTACKS = {
     "function of a known name": f"{COUNT} WHERE public.upper(sick) = 'x'",
     "function of a known name, quoted": f"{COUNT} WHERE \"upper\"(sick) = 'x'",
     "keyword of another schema": f"{COUNT} WHERE public.left(sick, 1) = 'x'",
-    "relation in a total": "SELECT 1.0 * COUNT(*) / (SELECT COUNT(*) FROM data.people) FROM people",
+    "relation in a total": (
+        "SELECT 1.0 * COUNT(*) / (SELECT COUNT(*) FROM frozen.people) FROM people"
+    ),
     "condition in a total": (
         "SELECT 1 + (SELECT COUNT(*) FROM people WHERE public.spy() = 1) FROM people"
     ),
@@ -57,17 +54,17 @@ ATTACKS = {
     "cast of a constant": f"{COUNT} WHERE sick = 'data.canary'::regclass",
     "cast to a trapped domain": f"{COUNT} WHERE age = CAST('1' AS public.spied)",
     "typed constant": f"{COUNT} WHERE age = public.spied '1'",
-    "other relation": "SELECT COUNT(*) FROM data.people",
-    "other relation, quoted": 'SELECT COUNT(*) FROM "data"."people"',
+    "other relation": "SELECT COUNT(*) FROM frozen.people",
+    "other relation, quoted": 'SELECT COUNT(*) FROM "frozen"."people"',
     "catalog": "SELECT COUNT(*) FROM pg_class",
     "own catalog": "SELECT COUNT(*) FROM kanon.publication",
     "own tables": "SELECT COUNT(*) FROM published.people_qit",
     "other database": "SELECT COUNT(*) FROM other.published.people",
-    "join": "SELECT COUNT(*) FROM people, data.people AS p",
-    "subquery": f"{COUNT} WHERE age IN (SELECT age FROM data.people)",
-    "exists": f"{COUNT} WHERE EXISTS (SELECT FROM data.people)",
-    "array of a subquery": f"{COUNT} WHERE age = ANY (ARRAY(SELECT age FROM data.people))",
-    "union": f"{COUNT} UNION SELECT COUNT(*) FROM data.people",
+    "join": "SELECT COUNT(*) FROM people, frozen.people AS p",
+    "subquery": f"{COUNT} WHERE age IN (SELECT age FROM frozen.people)",
+    "exists": f"{COUNT} WHERE EXISTS (SELECT FROM frozen.people)",
+    "array of a subquery": f"{COUNT} WHERE age = ANY (ARRAY(SELECT age FROM frozen.people))",
+    "union": f"{COUNT} UNION SELECT COUNT(*) FROM frozen.people",
     "lateral": "SELECT COUNT(*) FROM people, LATERAL (SELECT public.spy()) AS x",
     "filter": "SELECT COUNT(*) FILTER (WHERE public.spy() = 1) FROM people",
     "order": f"{COUNT} ORDER BY public.spy()",
@@ -116,9 +113,7 @@ ATTACKS = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def people(parties: Parties) -> None:
-    kanon = create_people(parties.publisher)
-    kanon.publish("data.people", "people", privacy='{"l": 3}')
+def targets(parties: Parties) -> None:
     for statement in (
         "CREATE TABLE data.canary (a int)",
         "INSERT INTO data.canary VALUES (1)",

@@ -94,52 +94,76 @@ class Gathering:
         self._open = contextlib.ExitStack()
         self._parties: Parties | None = None
         self._before: object = None
+        self._frozen: object = None
+        self._publications: Sequence[str] = ()
 
-    def parties(self) -> Parties:
-        """Give parties to an empty database."""
-        if self._parties is not None and self._is_cleared(self._parties):
-            return self._parties
-        self.close()
-        self._parties = self._open.enter_context(self._gather())
-        self._before = state_of(self._parties)
-        return self._parties
+    def parties(self, freeze: Callable[[Parties], None] | None = None) -> Parties:
+        """Give parties to a database that has an empty schema, ``data``, and what is frozen."""
+        parties = self._parties
+        if parties is None or not (
+            (freeze and self._frozen and self._is_cleared(self._frozen, self._publications))
+            or self._is_cleared(self._before)
+        ):
+            self.close()
+            self._parties = parties = self._open.enter_context(self._gather())
+            self._before = state_of(parties)
+        if not freeze:
+            self._frozen = None
+        elif not self._frozen:
+            freeze(parties)
+            self._publications = Functions(parties.admin).publications()
+            clear(parties, self._publications)
+            self._frozen = state_of(parties)
+        fetch(parties.publisher, "CREATE SCHEMA data")
+        return parties
 
-    def _is_cleared(self, parties: Parties) -> bool:
+    def _is_cleared(self, before: object, frozen: Sequence[str] = ()) -> bool:
+        assert self._parties
         try:
-            clear(parties)
+            clear(self._parties, frozen)
         except psycopg.Error:
             return False
-        return state_of(parties) == self._before
+        return state_of(self._parties) == before
 
     def close(self) -> None:
-        self._parties = None
+        self._parties = self._frozen = None
         self._open.close()
 
+
+FROZEN = "frozen"
+"""The schema of tables that stay, with their publications, for modules that only read them."""
 
 CLEARING = """
 SELECT format('DROP EVENT TRIGGER %I', evtname) FROM pg_event_trigger
  WHERE evtfoid NOT IN (SELECT oid FROM pg_proc WHERE pronamespace = 'kanon'::regnamespace)
 UNION ALL
 SELECT format('DROP SCHEMA %I CASCADE', nspname) FROM pg_namespace
- WHERE nspname NOT IN ('kanon', 'published', 'public', 'information_schema') AND nspname !~ '^pg_'
+ WHERE nspname NOT IN ('kanon', 'published', 'public', 'information_schema')
+   AND nspname !~ '^pg_' AND nspname IS DISTINCT FROM $1::text
 UNION ALL
 SELECT 'DROP SCHEMA public CASCADE; CREATE SCHEMA public AUTHORIZATION pg_database_owner;'
  ' GRANT USAGE ON SCHEMA public TO PUBLIC'
  WHERE EXISTS (SELECT FROM pg_depend WHERE refobjid = 'public'::regnamespace)
 UNION ALL
-SELECT 'TRUNCATE kanon.source, kanon.base, kanon.label, kanon.release CASCADE'
+SELECT 'TRUNCATE kanon.base, kanon.label, kanon.release CASCADE'
+UNION ALL
+SELECT format('DELETE FROM kanon.source WHERE schema_name IS DISTINCT FROM %L', $1::text)
 """
 
 
-def clear(parties: Parties) -> None:
-    """Drop what was published and made, and forget what sessions have set."""
+def clear(parties: Parties, frozen: Sequence[str] = ()) -> None:
+    """Drop what was published and made, and forget what sessions have set.
+
+    Frozen publications stay, with the tables that they are of.
+    """
     for connection in (parties.admin, parties.publisher, parties.analyst, parties.stranger):
         connection.autocommit = True
         connection.execute("DISCARD ALL")
     for connection in (parties.publisher, parties.admin):
         for name in Functions(connection).publications():
-            Functions(connection).drop(name)
-    for (statements,) in fetch(parties.admin, CLEARING):
+            if name not in frozen:
+                Functions(connection).drop(name)
+    for (statements,) in fetch(parties.admin, CLEARING, FROZEN if frozen else None):
         for statement in statements.split("; "):
             fetch(parties.admin, statement)
     fetch(parties.admin, "SELECT kanon.owner_sweep()")
@@ -163,9 +187,15 @@ SELECT name, value FROM kanon.setting
 SELECT version_num FROM kanon.alembic_version
 SELECT count(*) FROM kanon.draw_key
 SELECT 1 FROM kanon.release UNION ALL SELECT 2 FROM kanon.budget UNION ALL SELECT 3 FROM kanon.base
+SELECT name, md5(concat_ws(' ', layout, parameters, relations)) FROM kanon.publication
+SELECT md5(s::text) FROM kanon.source AS s
+SELECT relname, {rows} FROM pg_class, {of} relnamespace AND {has_rows}
 """.format(
     made="nspname !~ '^(pg_|information_schema)'",
     of="pg_namespace AS n WHERE nspname !~ '^(pg_|information_schema)' AND n.oid =",
+    rows="query_to_xml(format('SELECT count(*), max(xmin::text::int8) FROM %I.%I', nspname,"
+    " relname), true, true, '')",
+    has_rows=f"nspname IN ('published', '{FROZEN}') AND relkind IN ('r', 'm')",
     here="(SELECT oid FROM pg_database WHERE datname = current_database())",
 )
 
@@ -182,9 +212,7 @@ def state_of(parties: Parties) -> object:
 @pytest.fixture(scope="module")
 def parties(gathering: Gathering) -> Parties:
     """One of each kind in a database that the module's tests share."""
-    parties = gathering.parties()
-    fetch(parties.publisher, "CREATE SCHEMA data")
-    return parties
+    return gathering.parties()
 
 
 def create_table(

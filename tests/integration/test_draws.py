@@ -14,8 +14,8 @@ import kanon_db
 from kanon_db.publications.draws import DRAWS
 from kanon_db.query.layout import RARITY
 from tests.expected_counts import Weighted
+from tests.integration.frozen import N_DRAWN, PRIVACY, RELATED, draw_related, parties
 from tests.integration.parties import (
-    Functions,
     Parties,
     create_source,
     failed_checks,
@@ -23,21 +23,11 @@ from tests.integration.parties import (
     sqlstate_of,
     value,
 )
-from tests.integration.test_weights import COLUMNS, PRIVACY, QUESTIONS, people
+from tests.integration.test_weights import NAME, QUESTIONS, published
 
-NAME = "to_draw"
+__all__ = ["parties", "published"]
+
 HOSTILE = "a \"b'$1%s\\"
-
-
-@pytest.fixture(scope="module")
-def source(parties: Parties) -> Functions:
-    return create_source(parties.publisher, f"data.{NAME}", COLUMNS, people(2_400))
-
-
-@pytest.fixture(scope="module")
-def published(parties: Parties, source: Functions) -> Weighted:
-    source.publish(f"data.{NAME}", NAME, privacy=PRIVACY, assignment="random")
-    return Weighted.read(parties.analyst, NAME, "ill")
 
 
 def drawn(parties: Parties, name: str = NAME, seed: int | None = 1) -> list[dict[str, Any]]:
@@ -67,14 +57,10 @@ def test_plain_sql_adds_up_weights(parties: Parties, published: Weighted, questi
     assert called == [("require_visible", "plpgsql")]
 
 
-def test_without_weights_it_is_the_share_of_the_bucket(parties: Parties, source: Functions) -> None:
-    source.publish(
-        f"data.{NAME}", "plain", privacy=PRIVACY, assignment="random", estimates="paper",
-        accept='{"combined_releases": "a test"}',
-    )  # fmt: skip
+def test_without_weights_it_is_the_share_of_the_bucket(parties: Parties) -> None:
     both = [
         fetch(parties.analyst, f"SELECT age, sex, ill, weight FROM published.{name}")
-        for name in ("plain", "plain_wgt")
+        for name in ("by_paper", "by_paper_wgt")
     ]
     assert Counter(both[0]) == Counter(both[1])
 
@@ -138,7 +124,7 @@ def test_draws_use_each_value_as_often_as_its_bucket_has_it(
 def test_no_value_is_drawn_that_the_bucket_lacks(parties: Parties) -> None:
     """Everybody has an age of their own, which tells the bucket."""
     rows = [(i, "m", i % 7 if i % 3 else i * 5 % 7) for i in range(300)]
-    own = create_source(parties.publisher, "data.single", COLUMNS, rows)
+    own = create_source(parties.publisher, "data.single", RELATED, rows)
     own.publish("data.single", "single", privacy='{"default": 0.5}', assignment="random")
     of_buckets = Counter(
         (bucket, ill)
@@ -182,7 +168,7 @@ def test_seeds(parties: Parties, published: Weighted) -> None:
 @pytest.mark.pitfall(50)
 def test_draws_need_nothing_but_the_publication(parties: Parties) -> None:
     """The same draw, once the source is gone; an analyst reads no more than the publication."""
-    own = create_source(parties.publisher, "data.gone", COLUMNS, people(400))
+    own = create_source(parties.publisher, "data.gone", RELATED, draw_related(400))
     own.publish("data.gone", "remains", privacy=PRIVACY, assignment="random")
     before = drawn(parties, "remains")
     fetch(parties.publisher, "DROP TABLE data.gone")
@@ -202,7 +188,7 @@ def test_every_draw_says_that_it_is_one(parties: Parties, published: Weighted) -
     assert heard == [DRAWS]
     assert frame.attrs["guarantee"] == DRAWS
     assert list(frame.columns) == ["age", "sex", "ill"]
-    assert len(frame) == 2_400
+    assert len(frame) == N_DRAWN
 
 
 def test_hostile_names(parties: Parties) -> None:
@@ -221,7 +207,7 @@ def test_hostile_names(parties: Parties) -> None:
 
 def test_cells(parties: Parties) -> None:
     """What is drawn from a range or a set is one of its values."""
-    own = create_source(parties.publisher, "data.in_cells", COLUMNS, people(600))
+    own = create_source(parties.publisher, "data.in_cells", RELATED, draw_related(600))
     own.generalize("data.in_cells", "generalized_draws", k=5)
     records = drawn(parties, "generalized_draws")
     assert records == drawn(parties, "generalized_draws")
@@ -302,7 +288,7 @@ def test_suppressed_cells_have_values_that_others_keep(parties: Parties) -> None
 
 
 def test_several_sensitive_attributes_and_what_is_refused(parties: Parties) -> None:
-    own = create_source(parties.publisher, "data.pairs", COLUMNS, people(400))
+    own = create_source(parties.publisher, "data.pairs", RELATED, draw_related(400))
     own.register("data.pairs", ["age"], "ill", also_sensitive=["sex"])
     own.publish("data.pairs", "pairs", privacy='{"attributes": {"ill": {"default": 0.7},'
                 ' "sex": {"default": 0.9}}}', assignment="random")  # fmt: skip

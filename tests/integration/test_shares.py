@@ -24,31 +24,11 @@ from kanon_db.query.formulas import common_spelling
 from kanon_db.query.sql import Request
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.bucket_ways import as_in_the_paper
+from tests.integration.frozen import SKEWED, parties
 from tests.integration.parties import Functions, Parties, create_source, failed_checks, fetch, value
 from tests.rewritten import compared
 
-N_RECORDS = 400
-QUASI_IDENTIFIERS = ("age", "job", "pay", "day")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def published(parties: Parties) -> None:
-    """Skewed columns, with NULLs; more amounts of pay than an axis has parts."""
-    draw = random.Random(15)  # noqa: S311  # made-up data
-    rows = [
-        (
-            None if draw.random() < 0.1 else 20 + int(40 * draw.random() ** 3),
-            draw.choices(["nurse", "clerk", "cook", None], [20, 5, 2, 1])[0],
-            int(100_000 * draw.random() ** 4),
-            f"2020-01-{1 + int(28 * draw.random() ** 2):02}",
-            draw.choice(["flu", "cold", "none"]),
-        )
-        for _ in range(N_RECORDS)
-    ]
-    columns = "age int, job text, pay int, day date, sick text"
-    kanon = create_source(parties.publisher, "data.skewed", columns, rows)
-    kanon.generalize("data.skewed", "classes", k=4, method="mondrian")
-    kanon.freeform("data.skewed", "graph", k=4)
+__all__ = ["parties"]
 
 
 class ByHand:
@@ -57,9 +37,9 @@ class ByHand:
     def __init__(self, parties: Parties, name: str) -> None:
         self.rows = fetch(
             parties.analyst,
-            f"SELECT {', '.join(f'{c}::text' for c in QUASI_IDENTIFIERS)} FROM published.{name}",
+            f"SELECT {', '.join(f'{c}::text' for c in SKEWED)} FROM published.{name}",
         )
-        self.lines: dict[str, dict[str, Any]] = {c: {} for c in QUASI_IDENTIFIERS}
+        self.lines: dict[str, dict[str, Any]] = {c: {} for c in SKEWED}
         for attribute, *line in fetch(
             parties.analyst,
             "SELECT attribute, cell, shares, first, last, own, points, known"
@@ -129,7 +109,7 @@ def test_conditions(parties: Parties, name: str) -> None:
     by_hand = ByHand(parties, name)
 
     def likely(column: str, meets: Callable[[Any], bool]) -> list[float]:
-        place = QUASI_IDENTIFIERS.index(column)
+        place = SKEWED.index(column)
         return [by_hand.likelihood(column, row[place], meets) for row in by_hand.rows]
 
     for column, text, meets in ((c, *one) for c, all_ in CONDITIONS.items() for one in all_):
@@ -137,7 +117,7 @@ def test_conditions(parties: Parties, name: str) -> None:
         tolerance = 3.0 if column == "pay" else 1e-6
         estimate, _, lower, upper = estimated(parties, f"SELECT COUNT(*) FROM {name} WHERE {text}")
         assert estimate == pytest.approx(sum(likely(column, meets)), abs=tolerance), text
-        truth = value(parties.publisher, f"SELECT count(*) FROM data.skewed WHERE {text}")
+        truth = value(parties.publisher, f"SELECT count(*) FROM frozen.skewed WHERE {text}")
         assert lower <= truth <= upper
         assert lower <= estimate <= upper
     estimate, *_ = estimated(
@@ -242,7 +222,7 @@ def test_dates_of_a_lifetime_are_grouped_by_year(parties: Parties) -> None:
 
 
 def test_averages_of_skewed_columns(parties: Parties) -> None:
-    truth = float(value(parties.publisher, "SELECT avg(pay) FROM data.skewed"))
+    truth = float(value(parties.publisher, "SELECT avg(pay) FROM frozen.skewed"))
     for name in ("classes", "graph"):
         estimate, error, lower, upper = estimated(parties, f"SELECT AVG(pay) FROM {name}")
         assert lower <= truth <= upper
@@ -276,7 +256,7 @@ def test_the_shares_follow_from_the_rows(parties: Parties, name: str) -> None:
     cells = fetch(parties.analyst, f"SELECT DISTINCT attribute, cell FROM published.{name}_est")
     shown = {
         (column, cell)
-        for column in QUASI_IDENTIFIERS
+        for column in SKEWED
         for (cell,) in fetch(
             parties.analyst, f"SELECT DISTINCT {column}::text FROM published.{name}"
         )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -18,11 +19,11 @@ from kanon_db.algorithms.bucketization.buckets import BucketedRecords
 from kanon_db.algorithms.bucketization.value_model import learn_levels
 from kanon_db.answers.buckets import bucket_evidence
 from kanon_db.answers.estimates import estimate
-from kanon_db.metrics.count_queries import random_queries
 from kanon_db.publications.buckets import bucket_relations
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.expected_counts import Weighted
 from tests.integration.bucket_ways import as_in_the_paper
+from tests.integration.frozen import N_DRAWN, PRIVACY, RELATED, draw_related, parties
 from tests.integration.parties import (
     Functions,
     Parties,
@@ -35,28 +36,10 @@ from tests.integration.parties import (
 from tests.profiles import long_but
 from tests.rewritten import compared
 
-N_RECORDS = 2_400
+__all__ = ["parties"]
+
 NAME = "drawn"
 UNCAPPED = json.dumps({"uncapped_estimates": "it is a test"})
-
-
-def people(n: int, seed: int = 16, related: float = 0.75) -> list[tuple[Any, ...]]:
-    """Ages that decide on the illness in part; NULLs on both sides."""
-    draw = random.Random(seed)  # noqa: S311  # made-up data
-    rows: list[tuple[Any, ...]] = []
-    for _ in range(n):
-        age = draw.randrange(20, 60)
-        illness = age // 10 if draw.random() < related else draw.randrange(8)
-        rows.append(
-            (None if draw.random() < 0.05 else age, draw.choice("mf"),
-             None if illness == 7 else illness)
-        )  # fmt: skip
-    return rows
-
-
-COLUMNS = "age int, sex text, ill int"
-PRIVACY = '{"default": 0.7, "values": {"4": 0.3}}'
-"""One strict value, so that buckets are large, and others have room."""
 
 
 def weighted(parties: Parties, name: str) -> list[str]:
@@ -67,13 +50,7 @@ def weighted(parties: Parties, name: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def source(parties: Parties) -> Functions:
-    return create_source(parties.publisher, f"data.{NAME}", COLUMNS, people(N_RECORDS))
-
-
-@pytest.fixture(scope="module")
-def published(parties: Parties, source: Functions) -> Weighted:
-    source.publish(f"data.{NAME}", NAME, privacy=PRIVACY, assignment="random")
+def published(parties: Parties) -> Weighted:
     assert weighted(parties, NAME) == ["ill"]
     return Weighted.read(parties.analyst, NAME, "ill")
 
@@ -110,42 +87,13 @@ def test_counts(parties: Parties, published: Weighted, question: str) -> None:
     expected = published.answer(*QUESTIONS[question](published), question)
     kanon = Functions(parties.analyst)
     assert kanon.estimate(query) == pytest.approx(expected), question
-    truth = value(parties.publisher, query.replace(f" {NAME} ", f" data.{NAME} "))
+    truth = value(parties.publisher, query.replace(f" {NAME} ", f" frozen.{NAME} "))
     assert expected[2] <= truth <= expected[3]
     with as_in_the_paper(parties.analyst):
         by_paper = published.answer(*QUESTIONS[question](published), question, is_paper=True)
         assert kanon.estimate(query) == pytest.approx(by_paper)
     weight = f"SELECT coalesce(sum(weight), 0) FROM published.{NAME} WHERE {question}"
     assert value(parties.analyst, weight) == pytest.approx(by_paper[0])
-
-
-def test_random_counts_are_answered_by_the_weights(parties: Parties, published: Weighted) -> None:
-    """What `evaluate_counts` and `recommend` say of errors is that of the answers readers get."""
-    n, kanon = 20, Functions(parties.publisher)
-    columns = {"age": [*range(20, 60), None], "sex": ["f", "m"], "ill": [*range(7), None]}
-    queries = random_queries(
-        n, [41, 2], 8, np.random.default_rng(7), dimensionality=[1, 2], selectivity=[0.1]
-    )
-    errors = []
-    for query in queries:
-        masks = {**{["age", "sex"][a]: own for a, own in query.quasi_identifiers.items()},
-                 "ill": query.sensitive}  # fmt: skip
-        asked = {name: [columns[name][code] for code in np.flatnonzero(own)]
-                 for name, own in masks.items()}  # fmt: skip
-        where = " AND ".join(
-            "({})".format(
-                " OR ".join(f"{name} IS NULL" if v is None else f"{name} = {v!r}" for v in values)
-            )
-            for name, values in asked.items()
-        )
-        truth = value(parties.publisher, f"SELECT count(*) FROM data.{NAME} WHERE {where}")
-        estimate, *_ = kanon.estimate(f"SELECT COUNT(*) FROM {NAME} WHERE {where}")
-        errors += [abs(estimate - truth) / truth] if truth else []
-    *_, mean, median = kanon.evaluate(NAME, queries=n, selectivity=[0.1], seed=7)[-1]
-    assert (mean, median) == pytest.approx((np.mean(errors), np.median(errors)), rel=1e-9)
-    with as_in_the_paper(parties.publisher):
-        by_paper = kanon.estimate(f"SELECT COUNT(*) FROM {NAME} WHERE {where}")[0]
-    assert by_paper != pytest.approx(estimate, rel=1e-3)  # the last one tells them apart
 
 
 @pytest.mark.parametrize("rest", ["", " WHERE sex = 'm' AND {0} IS NOT NULL", " GROUP BY sex"])
@@ -176,7 +124,7 @@ def test_either_side(parties: Parties, published: Weighted) -> None:
     query = f"SELECT COUNT(*) FROM {NAME} WHERE age < 30 OR ill = 3"
     records = ~published.where("age", lambda a: a < 30)
     estimate, error, low, high = published.answer(records, published.which(lambda v: v != 3), query)
-    expected = (N_RECORDS - estimate, error, N_RECORDS - high, N_RECORDS - low)
+    expected = (N_DRAWN - estimate, error, N_DRAWN - high, N_DRAWN - low)
     assert Functions(parties.analyst).estimate(query) == pytest.approx(expected)
 
 
@@ -281,7 +229,7 @@ def test_sums_and_averages(parties: Parties, published: Weighted) -> None:
                 "SELECT estimate, std_error, lower_bound, upper_bound FROM kanon.estimate($1)",
                 query,
             )
-            truth = value(parties.publisher, query.replace(f" {NAME} ", f" data.{NAME} "))
+            truth = value(parties.publisher, query.replace(f" {NAME} ", f" frozen.{NAME} "))
             assert low <= truth <= high, query
             assert found == pytest.approx(min(max(expected, low), high)), query
             assert 0 < error <= (high - low) / 2
@@ -322,7 +270,7 @@ def test_groups_add_up(parties: Parties, published: Weighted) -> None:
         "SELECT estimate FROM kanon.estimate_counts($1::text)",
         f"SELECT ill, COUNT(*) FROM {NAME} GROUP BY ill",
     )
-    assert sum(n for (n,) in everybody) == N_RECORDS
+    assert sum(n for (n,) in everybody) == N_DRAWN
 
 
 def test_weights_are_nearer_and_the_papers_error_says_what_it_misses(
@@ -334,7 +282,7 @@ def test_weights_are_nearer_and_the_papers_error_says_what_it_misses(
     own = kanon.estimate(query)
     with as_in_the_paper(parties.analyst):
         by_paper = kanon.estimate(query)
-    truth = value(parties.publisher, f"SELECT count(*) FROM data.{NAME} WHERE {where}")
+    truth = value(parties.publisher, f"SELECT count(*) FROM frozen.{NAME} WHERE {where}")
     assert by_paper[2:] == own[2:]
     assert abs(own[0] - truth) < abs(by_paper[0] - truth) / 2
     half = (own[3] - own[2]) / 2
@@ -431,12 +379,17 @@ def thresholds(parties: Parties, name: str) -> dict[str | None, Fraction]:
 
 
 @pytest.fixture(scope="module")
-def few(parties: Parties) -> None:
-    """450 people whom their numbers tell apart."""
-    rows = [(number, *row) for number, row in enumerate(people(450, seed=3, related=1.0))]
-    kanon = create_source(parties.publisher, "data.few", f"id int, {COLUMNS}", rows)
-    for name, privacy in SPECIFICATIONS.items():
-        kanon.publish("data.few", name, privacy=privacy, assignment="random", max_bucket_size=100)
+def few(parties: Parties) -> Callable[[str], str]:
+    """450 people whom their numbers tell apart; how to publish them, once, by a specification."""
+    rows = [(number, *row) for number, row in enumerate(draw_related(450, seed=3, related=1.0))]
+    kanon = create_source(parties.publisher, "data.few", f"id int, {RELATED}", rows)
+
+    @cache
+    def publish(name: str) -> str:
+        how = {"privacy": SPECIFICATIONS[name], "assignment": "random", "max_bucket_size": 100}
+        return str(kanon.publish("data.few", name, **how)["name"])
+
+    return publish
 
 
 def singled_out(parties: Parties, name: str, values: Sequence[Any]) -> dict[Any, list[float]]:
@@ -457,12 +410,14 @@ def singled_out(parties: Parties, name: str, values: Sequence[Any]) -> dict[Any,
     return found
 
 
-@pytest.mark.slow("the first of its module publishes; asks about everybody")
+@pytest.mark.slow("asks about everybody")
 @pytest.mark.pitfall(12)
 @pytest.mark.parametrize("name", long_but({"one strict", "l"}, SPECIFICATIONS))
-def test_nobody_weighs_more_than_the_threshold(parties: Parties, few: None, name: str) -> None:
+def test_nobody_weighs_more_than_the_threshold(
+    parties: Parties, few: Callable[[str], str], name: str
+) -> None:
     """A theorem, exactly; and what questions tell of one person is the weight."""
-    limits = thresholds(parties, name)
+    limits = thresholds(parties, few(name))
     if weighted(parties, name):
         own = Weighted.read(parties.analyst, name, "ill")
         assert own.most.keys() == limits.keys()
@@ -474,9 +429,9 @@ def test_nobody_weighs_more_than_the_threshold(parties: Parties, few: None, name
 
 
 @pytest.mark.pitfall(12)
-def test_differences_of_one_person(parties: Parties, few: None) -> None:
+def test_differences_of_one_person(parties: Parties, few: Callable[[str], str]) -> None:
     """Of all pairs of questions that one person more, or less, tells apart."""
-    name = "all alike"
+    name = few("all alike")
     assert weighted(parties, name) == ["ill"]
     kanon, limits = Functions(parties.analyst), thresholds(parties, name)
     draw = random.Random(5)  # noqa: S311
@@ -507,7 +462,7 @@ def test_differences_of_one_person(parties: Parties, few: None) -> None:
 def test_differences_of_one_person_where_either_side_is_asked(parties: Parties) -> None:
     """Of two values: levels of one say nothing of the other that its own would not."""
     rows = [(number, age, int(age >= 40 or not number % 9))
-            for number, (age, *_) in enumerate(people(2_000, seed=6)) if age]  # fmt: skip
+            for number, (age, *_) in enumerate(draw_related(2_000, seed=6)) if age]  # fmt: skip
     kanon = create_source(parties.publisher, "data.sure", "id int, age int, ill int", rows)
     kanon.publish("data.sure", "sure", privacy='{"default": 0.7}', assignment="random")
     assert weighted(parties, "sure") == ["ill"]
@@ -533,8 +488,8 @@ def test_differences_of_one_person_where_either_side_is_asked(parties: Parties) 
 
 def test_nothing_is_learned_where_nothing_is_related(parties: Parties) -> None:
     """Answers are the paper's then."""
-    rows = people(1_500, seed=8, related=0.0)
-    kanon = create_source(parties.publisher, "data.unrelated", COLUMNS, rows)
+    rows = draw_related(1_500, seed=8, related=0.0)
+    kanon = create_source(parties.publisher, "data.unrelated", RELATED, rows)
     kanon.publish("data.unrelated", "unrelated", privacy=PRIVACY, assignment="random")
     assert weighted(parties, "unrelated") == []
     assert failed_checks(parties.admin, "unrelated") == []
@@ -546,13 +501,13 @@ def test_nothing_is_learned_where_nothing_is_related(parties: Parties) -> None:
         assert Functions(parties.analyst).estimate(query) == found
 
 
-def test_uncapped(parties: Parties, source: Functions) -> None:
+def test_uncapped(parties: Parties) -> None:
     """A risk, which is refused, accepted with a reason, shown, and kept by a replacement."""
-    name = "uncapped"
+    name, source = "uncapped", Functions(parties.publisher)
     given = {"privacy": '{"default": 0.3}', "assignment": "random", "estimates": "uncapped"}
-    refused = lambda: source.publish(f"data.{NAME}", name, **given)
+    refused = lambda: source.publish(f"frozen.{NAME}", name, **given)
     assert sqlstate_of(refused) == "KN005"
-    source.publish(f"data.{NAME}", name, accept=UNCAPPED, **given)
+    source.publish(f"frozen.{NAME}", name, accept=UNCAPPED, **given)
     own = Weighted.read(parties.analyst, name, "ill")
     assert max(own.most.values()) > Fraction(3, 10)
     checks = Functions(parties.admin).verify(name)
@@ -560,16 +515,16 @@ def test_uncapped(parties: Parties, source: Functions) -> None:
     assert "weights of values add up to their numbers in each bucket" in {c for c, *_ in checks}
     shown = fetch(parties.publisher, "SELECT * FROM kanon.publications WHERE name = $1", name)
     assert "uncapped_estimates" in str(shown)
-    again = lambda: source.publish(f"data.{NAME}", name, replace=True, **given)
+    again = lambda: source.publish(f"frozen.{NAME}", name, replace=True, **given)
     assert sqlstate_of(again) == "KN005"
 
 
 @pytest.mark.long
 def test_uncapped_stays_uncapped(parties: Parties) -> None:
     """In a refresh; what was accepted is shown."""
-    rows = [(number, *row) for number, row in enumerate(people(4_800, seed=10, related=1.0))]
+    rows = [(number, *row) for number, row in enumerate(draw_related(4_800, seed=10, related=1.0))]
     kanon = create_source(
-        parties.publisher, "data.free", f"id int, {COLUMNS}", rows[:3_000], ["age", "sex"], "ill",
+        parties.publisher, "data.free", f"id int, {RELATED}", rows[:3_000], ["age", "sex"], "ill",
         entity="id",
     )  # fmt: skip
     kanon.publish(
@@ -597,7 +552,7 @@ def test_several_sensitive_attributes(parties: Parties) -> None:
             "none" if ill is None else f"ill {ill}",
             str((age or 30) // 20 + (draw.random() < 0.2)),
         )
-        for age, sex, ill in people(4_000, seed=11)
+        for age, sex, ill in draw_related(4_000, seed=11)
     ]
     kanon = create_source(
         parties.publisher, "data.two", "age int, sex text, ill text, cost text", rows,
@@ -628,10 +583,7 @@ def test_several_sensitive_attributes(parties: Parties) -> None:
         ]
 
 
-def test_without_weights(parties: Parties, source: Functions) -> None:
-    source.publish(
-        f"data.{NAME}", "by_paper", privacy=PRIVACY, assignment="random", estimates="paper"
-    )
+def test_without_weights(parties: Parties) -> None:
     assert weighted(parties, "by_paper") == []
     assert value(parties.admin, "SELECT count(*) FROM published.by_paper_est") == 0
     assert failed_checks(parties.admin, "by_paper") == []
@@ -642,10 +594,10 @@ def test_without_weights(parties: Parties, source: Functions) -> None:
     )
 
 
-def test_no_share_may_differ_under_l(parties: Parties, source: Functions) -> None:
+def test_no_share_may_differ_under_l(parties: Parties) -> None:
     """Of buckets with l values, each once, all shares are at the bound: nothing can be learned."""
-    rows = [(*row[:2], row[2] or 0) for row in people(600, seed=4, related=0.5)]
-    kanon = create_source(parties.publisher, "data.signed", COLUMNS, rows)
+    rows = [(*row[:2], row[2] or 0) for row in draw_related(600, seed=4, related=0.5)]
+    kanon = create_source(parties.publisher, "data.signed", RELATED, rows)
     kanon.publish("data.signed", "signed", privacy='{"l": 3}', assignment="m_invariant")
     sizes = value(parties.admin, "SELECT layout -> 'sizes' FROM kanon.publications"
                   " WHERE name = 'signed'")  # fmt: skip
@@ -660,9 +612,9 @@ def test_no_share_may_differ_under_l(parties: Parties, source: Functions) -> Non
 @pytest.mark.long
 def test_batches_are_learned_together(parties: Parties) -> None:
     """A refresh learns of old and new buckets, below the thresholds that hold for both."""
-    rows = [(number, *row) for number, row in enumerate(people(1_600, seed=9))]
+    rows = [(number, *row) for number, row in enumerate(draw_related(1_600, seed=9))]
     kanon = create_source(
-        parties.publisher, "data.grown", f"id int, {COLUMNS}", rows[:1_000], ["age", "sex"], "ill",
+        parties.publisher, "data.grown", f"id int, {RELATED}", rows[:1_000], ["age", "sex"], "ill",
         entity="id",
     )  # fmt: skip
     kanon.publish("data.grown", "grown", privacy='{"default": 0.4}', assignment="random")
@@ -690,8 +642,8 @@ def test_what_is_learned_from_when_publishing(
     parties: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """QIT and SAT: the records of a bucket in an order that has nothing to do with their values."""
-    rows = [(age, "mf"[age % 2], age // 10) for age, _, _ in people(1_500, seed=2) if age]
-    create_source(parties.admin, "data.certain", COLUMNS, rows)
+    rows = [(age, "mf"[age % 2], age // 10) for age, _, _ in draw_related(1_500, seed=2) if age]
+    create_source(parties.admin, "data.certain", RELATED, rows)
     given: list[BucketedRecords] = []
 
     def learn(records: BucketedRecords, *others: Any) -> Any:
