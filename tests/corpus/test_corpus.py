@@ -316,15 +316,22 @@ AGGREGATE = re.compile(r"\b(COUNT|SUM|AVG|MIN|MAX|percentile_\w+) ?\(")
 
 
 @pytest.fixture(scope="module")
-def rows(parties: Parties) -> None:
-    """The people of the corpus as rows of each kind, and as views of the same names."""
+def source(parties: Parties) -> Functions:
+    """The people of the corpus, to be published as rows."""
     fetch(parties.publisher, "CREATE TABLE data.rows AS TABLE data.people")
     fetch(parties.publisher, "CREATE SCHEMA truth")
     kanon = Functions(parties.publisher)
     kanon.register("data.rows", [*COLUMNS], "illness", insensitive=["cost"])
-    for name, (kind, options) in KINDS.items():
-        kanon.call(f"publish_{kind}", "data.rows", name, **options)
-        fetch(parties.publisher, f"CREATE VIEW truth.{name} AS SELECT * FROM data.rows")
+    return kanon
+
+
+@pytest.fixture(scope="module", params=long_but([*KINDS][:1], KINDS))
+def name(request: pytest.FixtureRequest, parties: Parties, source: Functions) -> str:
+    """A publication of rows of each kind, and a view of the same name."""
+    kind, options = KINDS[request.param]
+    source.call(f"publish_{kind}", "data.rows", request.param, **options)
+    fetch(parties.publisher, f"CREATE VIEW truth.{request.param} AS SELECT * FROM data.rows")
+    return str(request.param)
 
 
 def is_one_figure(query: str) -> bool:
@@ -348,8 +355,6 @@ def asked_of(name: str, queries: list[str]) -> Iterator[str]:
 
 @pytest.mark.slow("the first of its module publishes; every question of the corpus")
 @pytest.mark.pitfall(48)
-@pytest.mark.usefixtures("rows")
-@pytest.mark.parametrize("name", long_but([*KINDS][:1], KINDS))
 def test_bounds_hold_the_truth_of_rows(parties: Parties, name: str) -> None:
     """Questions of the corpus, of rows of each kind."""
     outcomes: Counter[str] = Counter()
@@ -368,8 +373,6 @@ def test_bounds_hold_the_truth_of_rows(parties: Parties, name: str) -> None:
 
 
 @pytest.mark.slow("questions of the corpus, twice")
-@pytest.mark.usefixtures("rows")
-@pytest.mark.parametrize("name", long_but([*KINDS][:1], KINDS))
 def test_a_rewritten_statement_gives_the_estimate_of_rows(parties: Parties, name: str) -> None:
     """Of a count that is alone, the error and the bounds, too."""
     queries = [query for query in QUERIES if "COUNT(" in query and "GROUP BY" not in query]
@@ -390,8 +393,6 @@ def test_a_rewritten_statement_gives_the_estimate_of_rows(parties: Parties, name
 
 @pytest.mark.long
 @pytest.mark.pitfall(11)
-@pytest.mark.usefixtures("rows")
-@pytest.mark.parametrize("name", KINDS)
 def test_refused_of_rows(parties: Parties, name: str) -> None:
     """What cannot be asked of buckets for its form cannot be asked of rows."""
     kanon = Functions(parties.analyst)
