@@ -48,10 +48,11 @@ class SeededRandom(SecureRandom):
         digest = hashlib.sha256(self._seed)
         for one in found:
             if isinstance(one, np.ndarray):
-                whole = np.ascontiguousarray(one, dtype=np.int64).tobytes()
+                content = np.ascontiguousarray(one, dtype=np.int64).ravel().data
             else:
-                whole = repr(one).encode()
-            digest.update(len(whole).to_bytes(8, "big") + whole)
+                content = memoryview(repr(one).encode())
+            digest.update(content.nbytes.to_bytes(8, "big"))
+            digest.update(content)
         self._seed, self._drawn = digest.digest(), 0
 
     def bytes(self, length: int) -> bytes:

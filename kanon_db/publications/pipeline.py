@@ -123,7 +123,7 @@ def draw_records(
     seed = os.urandom(32)
     if not request.is_tried:
         digest = hashlib.sha256(type(request).__name__.encode())
-        digest.update(taken(hashes, order).tobytes())
+        digest.update(taken(hashes, order).data)
         given = {"digest": digest.hexdigest(), "dry_run": request.dry_run}
         seed = bytes.fromhex(run_errand(session, "seed", **given))
     random = SeededRandom(seed)

@@ -256,7 +256,7 @@ def partition_records(
     return np.column_stack([first, checked - first])[:, : setting.sizes.size]
 
 
-_RUN: Final = 2**20
+_RUN: Final = 2**17
 """Records whose buckets are worked out at once."""
 
 

@@ -7,9 +7,9 @@ the proof.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import Final, TypeAlias
+from typing import Final, Self, TypeAlias
 
 import numpy as np
 
@@ -100,7 +100,7 @@ _DIVIDED_AT_ONCE = 2**21
 
 
 def best_cut(
-    codes: AnyIntArray, records: IntArray, least: int, weights: IntArray | None = None
+    codes: AnyIntArray, records: CodeArray, least: int, weights: IntArray | None = None
 ) -> Cut | None:
     """Find the cut that reduces the disagreement of all attributes most.
 
@@ -134,12 +134,12 @@ def best_cut(
 def divided(
     qi_codes: AnyIntArray,
     sa_codes: AnyIntArray,
-    records: IntArray,
+    records: CodeArray,
     cut: Cut,
     n_values: int,
     weights: IntArray | None = None,
     pulse: Pulse = UNLIMITED,
-) -> tuple[IntArray, IntArray, IntArray]:
+) -> tuple[CodeArray, CodeArray, IntArray]:
     """Divide records by a cut, and count the sensitive values on both sides."""
     divided_records = np.empty_like(records)
     counts = np.zeros((2, n_values), dtype=np.int64)
@@ -155,8 +155,8 @@ def divided(
 
 @kernel
 def _divide(
-    qi_codes: AnyIntArray, attribute: int, last: int, sa_codes: AnyIntArray, records: IntArray,
-    weights: IntArray | None, start: int, end: int, n_lower: int, divided_records: IntArray,
+    qi_codes: AnyIntArray, attribute: int, last: int, sa_codes: AnyIntArray, records: CodeArray,
+    weights: IntArray | None, start: int, end: int, n_lower: int, divided_records: CodeArray,
     counts: IntArray,
 ) -> int:  # fmt: skip
     """Put lower records at the front and upper ones at the back; return how many are lower."""
@@ -173,8 +173,9 @@ def _divide(
 
 @innermost
 def _sample(
-    codes: AnyIntArray, records: IntArray, looked_at: CodeArray, lowest: IntArray, n_codes: IntArray
-) -> None:
+    codes: AnyIntArray, records: CodeArray, looked_at: CodeArray, lowest: IntArray,
+    n_codes: IntArray,
+) -> None:  # fmt: skip
     """Sample records: set their codes above the lowest, the lowest, and the ranges of codes."""
     # The codes of a record lie next to each other, and are read once.
     for i in range(records.size):
@@ -402,7 +403,7 @@ class CellRoom:
 class CutCell:
     """A cell, and the thresholds that hold in it."""
 
-    records: IntArray  # Its rows, in the order of their quasi-identifiers
+    records: CodeArray  # Its rows, in the order of their quasi-identifiers
     counts: IntArray  # (m,): records of each value
     factor: Fraction  # By how much its thresholds are tightened
     room: CellRoom
@@ -487,7 +488,8 @@ class CellCutter:
         else:
             counts = np.zeros(self._n_codes, dtype=np.int64)
             np.add.at(counts, self._sa_codes, self._weights)
-        return CutCell(np.arange(self._sa_codes.size), self._of_values(counts), Fraction(1), room)
+        records = np.arange(self._sa_codes.size, dtype=np.int32)
+        return CutCell(records, self._of_values(counts), Fraction(1), room)
 
     @property
     def _n_codes(self) -> int:
@@ -703,52 +705,62 @@ def assign_in_cells(
     >>> found.setting.pairs, len(found.tightening)
     (((2, 200),), 4)
     """
-    # Neighbors lie next to each other in memory from here on, in as few bytes as their codes need;
-    # which of equal ones is first decides nothing.
-    order = order_of(sort_keys(list(qi_codes.T)))
-    pulse.beat()
-    qi_codes, sa_codes = narrow(qi_codes)[order], narrow(sa_codes)[order]
-    least = fewest_records_of_cell(sa_codes.size, least)
-    cutter = CellCutter(qi_codes, sa_codes, tightened, max_bucket_size, random, least, pulse)
-    cells = _by_first_record(cutter.cells())
     n_values = len(tightened(Fraction(1)).thresholds)
-    setting, allotment = allot_cells(cells, search, n_values, pulse=pulse)
-    groups = _numbers_of_cells(cells, sa_codes.size)
-    settle(groups, *allotment.arrays)
-    shuffled = _shuffle_in_cells(groups, sa_codes, n_values, random, pulse)
-    cell_of_record = np.empty_like(groups)
-    cell_of_record[order] = groups
-    return CellAssignment(
-        allotment.deal_to(taken(order, shuffled)),
-        setting,
-        cell_of_record,
-        tuple(cell.factor for cell in cells),
-    )
+    table = _CutTable.of(qi_codes, sa_codes, tightened, max_bucket_size, random, least, pulse)
+    setting, allotment = allot_cells(table.cells, search, n_values, pulse=pulse)
+    settle(table.groups, *allotment.arrays)
+    buckets = allotment.deal_to(table.shuffle(n_values, random, pulse))
+    factors = tuple(cell.factor for cell in table.cells)
+    return CellAssignment(buckets, setting, table.cell_of_record, factors)
 
 
-def _by_first_record(cells: Sequence[CutCell]) -> list[CutCell]:
-    """Put cells in an order that does not depend on how they were cut."""
-    return sorted(cells, key=lambda cell: int(cell.records.min()))
+@dataclass(frozen=True, eq=False)
+class _CutTable:
+    """Records in the order of their quasi-identifiers, and their cells."""
 
+    order: AnyIntArray  # (n_records,): the places of the records in the source
+    codes: AnyIntArray  # (n_records,): of their sensitive values
+    groups: CodeArray  # (n_records,): the numbers of their cells
+    cells: list[CutCell]
 
-def _numbers_of_cells(cells: Sequence[CutCell], n_records: int) -> CodeArray:
-    """Return the number of each record's cell."""
-    groups = np.empty(n_records, dtype=np.int32)
-    for number, cell in enumerate(cells):
-        groups[cell.records] = number
-    return groups
+    @classmethod
+    def of(
+        cls, qi_codes: AnyIntArray, codes: AnyIntArray, tightened: Tightened, max_bucket_size: int,
+        random: Permuter, least: int, pulse: Pulse, values: IntArray | None = None,
+    ) -> Self:  # fmt: skip
+        """Cut a table into cells, in an order that does not depend on how they were cut."""
+        # Neighbors lie next to each other in memory from here on, in as few bytes as their codes
+        # need; which of equal ones is first decides nothing.
+        order = narrow(order_of(sort_keys(list(qi_codes.T))))
+        pulse.beat()
+        codes = narrow(codes)[order]
+        cutter = CellCutter(
+            narrow(qi_codes)[order], codes, tightened, max_bucket_size, random,
+            fewest_records_of_cell(codes.size, least), pulse, values=values,
+        )  # fmt: skip
+        cells = sorted(cutter.cells(), key=lambda cell: int(cell.records.min()))
+        groups = np.empty(codes.size, dtype=np.int32)
+        for number, cell in enumerate(cells):
+            groups[cell.records] = number
+        return cls(order, codes, groups, cells)
 
+    def shuffle(self, n_codes: int, random: Permuter, pulse: Pulse) -> AnyIntArray:
+        """Return the records' places by cell and code, at random among the same."""
+        is_long = len(self.cells) * n_codes > np.iinfo(np.int32).max
+        groups: AnyIntArray = self.groups.astype(np.int64) if is_long else self.groups
+        keys: AnyIntArray = groups * n_codes + self.codes
+        shuffled = random.permutation(keys.size)
+        pulse.beat()
+        by_key = order_of(taken(keys, shuffled), stable=True)
+        pulse.beat()
+        return taken(self.order, taken(shuffled, by_key))
 
-def _shuffle_in_cells(
-    groups: CodeArray, sa_codes: AnyIntArray, n_codes: int, random: Permuter, pulse: Pulse
-) -> AnyIntArray:
-    """Return the records by cell and code, at random among the same."""
-    keys = groups.astype(np.int64) * n_codes + sa_codes
-    shuffled = random.permutation(sa_codes.size)
-    pulse.beat()
-    shuffled = shuffled[order_of(keys[shuffled], stable=True)]
-    pulse.beat()
-    return shuffled
+    @property
+    def cell_of_record(self) -> CodeArray:
+        """The number of each record's cell, in the order of the source."""
+        cells = np.empty_like(self.groups)
+        cells[self.order] = self.groups
+        return cells
 
 
 JointSearch: TypeAlias = Callable[[SensitiveCombinations], JointPlan]
@@ -800,9 +812,6 @@ def assign_jointly_in_cells(
     the consistent microdata in which the record has the value x of one attribute, and N the others:
     as there, each D in P is one swap away from |g| - c in N, each in N from c in P. ∎
     """
-    order = order_of(sort_keys(list(qi_codes.T)))
-    pulse.beat()
-    qi_codes, codes = narrow(qi_codes)[order], narrow(codes)[order]
     n_values = [len(privacy.thresholds) for privacy in tightened(Fraction(1))]
     offsets = np.cumsum([0, *n_values[:-1]])
 
@@ -811,37 +820,31 @@ def assign_jointly_in_cells(
             tuple(threshold for privacy in tightened(factor) for threshold in privacy.thresholds)
         )
 
-    cutter = CellCutter(
-        qi_codes, codes, of_all, max_bucket_size, random,
-        fewest_records_of_cell(codes.size, least), pulse, values=values + offsets,
-    )  # fmt: skip
-    cells = _by_first_record(cutter.cells())
+    table = _CutTable.of(
+        qi_codes, codes, of_all, max_bucket_size, random, least, pulse, values=values + offsets
+    )
     plans = []
-    for cell in cells:
+    for cell in table.cells:
         pulse.beat()
-        counts = np.bincount(codes[cell.records], minlength=len(values))
+        counts = np.bincount(table.codes[cell.records], minlength=len(values))
         data = SensitiveCombinations(counts, values, tightened(cell.factor)).having(counts)
         plans.append(search(data))
     sizes = [np.repeat(plan.setting.sizes, plan.setting.counts) for plan in plans]
     numbers = numbers_by_size(np.concatenate([np.empty(0, dtype=np.int64), *sizes]))
     firsts = np.cumsum([0, *(own.size for own in sizes)])
-    groups = _numbers_of_cells(cells, codes.size)
     dealt = [np.empty(0, dtype=np.int32)]
     dealt += [plan.buckets + first for plan, first in zip(plans, firsts[:-1], strict=True)]
     of_ranks = numbers[np.concatenate(dealt)]
-    settle(groups, of_ranks)
-    shuffled = _shuffle_in_cells(groups, codes, len(values), random, pulse)
+    settle(table.groups, of_ranks)
     buckets = np.empty(codes.size, dtype=np.int32)
-    buckets[taken(order, shuffled)] = of_ranks
-    cell_of_record = np.empty_like(groups)
-    cell_of_record[order] = groups
+    buckets[table.shuffle(len(values), random, pulse)] = of_ranks
     return CellAssignment(
         buckets,
         BucketSetting.of(*np.unique(np.concatenate(sizes), return_counts=True))
         if sizes
         else BucketSetting.of([], []),
-        cell_of_record,
-        tuple(cell.factor for cell in cells),
+        table.cell_of_record,
+        tuple(cell.factor for cell in table.cells),
     )
 
 
@@ -889,12 +892,8 @@ def allot_cells(
                 first_bucket=numbers[first + allotment.first_bucket].astype(np.int64),
             )
         )
+    columns = zip(*(allotment.arrays for allotment in allotments), strict=True)
     return (
         BucketSetting(*np.unique(sizes, return_counts=True)),
-        Allotment(
-            *(
-                np.concatenate([getattr(allotment, field.name) for allotment in allotments])
-                for field in fields(Allotment)
-            )
-        ),
+        Allotment(*map(np.concatenate, columns)),
     )
