@@ -26,10 +26,15 @@ def choose_cache() -> None:
     """Let numba keep compiled code where the server's user may write."""
     # This is usually the user's home, but a service may have none, or one where others could put
     # code that it would run, such as /tmp. The working directory of a server process is its data
-    # directory, which nobody else can write to.
+    # directory, which nobody else can write to; that of a worker may be such a place, too.
     home = os.path.expanduser("~")  # noqa: PTH111  # a first estimate would wait for pathlib
-    if "NUMBA_CACHE_DIR" not in os.environ and not _is_own(home):
-        os.environ["NUMBA_CACHE_DIR"] = os.path.join(os.getcwd(), "kanon_db_cache")  # noqa: PTH109, PTH118
+    if "NUMBA_CACHE_DIR" in os.environ or _is_own(home):
+        return
+    here = os.getcwd()  # noqa: PTH109
+    if _is_own(here):
+        os.environ["NUMBA_CACHE_DIR"] = os.path.join(here, "kanon_db_cache")  # noqa: PTH118
+    else:  # where nothing can be kept, also if numba looks in the home
+        os.environ["NUMBA_CACHE_DIR"] = os.environ["XDG_CACHE_HOME"] = os.devnull
 
 
 def _is_own(folder: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -50,9 +51,33 @@ def test_compiled_code_has_a_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("NUMBA_CACHE_DIR")
     own = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: own + 1)  # the home is somebody else's
+    monkeypatch.setattr(os, "geteuid", lambda: own + 1)  # both are somebody else's
+    monkeypatch.setenv("XDG_CACHE_HOME", "/given")
     choose_cache()
-    assert os.environ.get("NUMBA_CACHE_DIR") == in_cluster
+    assert os.environ["NUMBA_CACHE_DIR"] == os.environ["XDG_CACHE_HOME"] == os.devnull
+
+
+def test_compiled_code_of_a_worker_has_no_place_where_others_write(tmp_path: Path) -> None:
+    """Which is started without a home in a folder such as /tmp, or has it there."""
+    tmp_path.chmod(0o1777)
+    code = tmp_path / "code"
+    code.mkdir()
+    shutil.copy(Path(plpython.__file__).with_name("backend.py"), code)
+    (code / "loop.py").write_text("def run() -> int:\n    return 1\n")
+    (code / "__pycache__").touch()  # so that nothing is kept beside the code
+    program = (
+        "import backend, loop\n"
+        "from numba.core.caching import FunctionCache\n"
+        "print(FunctionCache(loop.run).cache_path)"
+    )
+    for home in (tmp_path, tmp_path / "missing"):
+        environment = {"HOME": str(home), "PYTHONPATH": str(code), "PATH": os.environ["PATH"]}
+        ended = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert "no locator available" in ended.stderr, ended.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["code"]
 
 
 class Server:
