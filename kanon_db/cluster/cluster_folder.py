@@ -182,6 +182,13 @@ class ClusterFolder:
             )
 
     def _open_lock(self) -> int:
+        if "\n" in str(self.path):
+            # PostgreSQL writes the name into a file of lines, and would not find its server again.
+            raise ServerError(
+                "the name of the private cluster's directory has a line break",
+                detail=f"directory {self.path}",
+                hint="choose another directory with --dir",
+            )
         path = self.path / LOCK
         while True:
             require_trusted(self._given)

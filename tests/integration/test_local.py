@@ -242,6 +242,14 @@ def test_hostile_folder_name(folders: Callable[..., Path]) -> None:
     assert not list(cluster.directory.parent.rglob("broken"))
 
 
+def test_a_folder_name_with_a_line_break(tmp_path: Path) -> None:
+    """PostgreSQL starts there, and is not found again."""
+    cluster = LocalCluster(tmp_path / "a\nb")
+    with pytest.raises(ServerError, match="has a line break"):
+        cluster.start()
+    assert not cluster.directory.exists()
+
+
 @pytest.mark.long
 def test_destroy_leaves_what_it_did_not_make(folders: Callable[..., Path]) -> None:
     cluster = LocalCluster(folders())
