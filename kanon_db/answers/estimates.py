@@ -283,15 +283,20 @@ def list_rows(opened: OpenQuery) -> list[tuple[Expression | None, ...]]:
             f"a subquery that is answered first lists more than {_MOST_LISTED:,} values",
             hint="ask for the first of them, with ORDER BY ... LIMIT",
         )
-    singles = {
-        key.name for key in opened.query.keys
-        if isinstance(key.expression, Column) and key.expression.type.name == "real"
+    types = {
+        key.name: key.expression.type.name for key in opened.query.keys
+        if isinstance(key.expression, Column)
     }  # fmt: skip
+    if any(name.endswith("[]") or name == "jsonb" for name in types.values()):
+        raise refusal(
+            "a subquery that is answered first lists no arrays and no JSON",
+            hint="ask the subquery by itself, and write its values as constants",
+        )
     rows = []
     for group in groups:
         values = split_key(group.key)
         # A number of single precision equals none that its digits are, unless these are quoted.
-        rows.append(tuple(_constant(values[name], name in singles) for name in names))
+        rows.append(tuple(_constant(values[name], types.get(name) == "real") for name in names))
     return rows
 
 

@@ -267,6 +267,22 @@ def test_refused(parties: Parties) -> None:
         kanon.register("data.refused", ["plain"], None, identifiers=["typed"])
 
 
+def test_arrays_and_json_of_a_subquery_are_no_constants(parties: Parties) -> None:
+    """A key's JSON is not how PostgreSQL writes them, and the null of JSON is not NULL."""
+    rows = [(["null", "1", '{"a": 1}'][i % 3], [[], [i % 2]][i % 2], i % 5) for i in range(60)]
+    texts = [(told, "{" + ", ".join(map(str, listed)) + "}", sick) for told, listed, sick in rows]
+    columns = "told jsonb, listed int[], sick int"
+    kanon = create_source(parties.publisher, "data.documents", columns, texts)
+    kanon.publish("data.documents", "documents", privacy='{"l": 2}')
+    analyst = Functions(parties.analyst)
+    for name, constant in (("told", "null"), ("listed", "{1}")):
+        asked = f"SELECT COUNT(*) FROM documents WHERE {name} "
+        subquery = f"(SELECT {name} FROM documents WHERE {name} = '{constant}' GROUP BY {name})"
+        assert sqlstate_of(lambda: analyst.estimate(f"{asked} IN {subquery}")) == "0A000"
+        n = value(parties.publisher, f"{asked} = '{constant}'".replace("FROM ", "FROM data."))
+        assert analyst.estimate(f"{asked} IN ('{constant}')") == (n, 0, n, n)
+
+
 def test_long_values(parties: Parties) -> None:
     """Values that no index can hold are published all the same."""
     fetch(
