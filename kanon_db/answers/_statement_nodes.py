@@ -419,7 +419,8 @@ class WeightedAggregates:
                     exp.Sum(this=weight.copy()),
                     join_all(None if chosen_rows is None else chosen_rows.copy(), not_null),
                 )
-                return exp.Div(typed=True, this=total, expression=number)
+                shares = exp.Nullif(this=number, expression=ZERO.copy())  # some may be none
+                return exp.Div(typed=True, this=total, expression=shares)
             case "min":
                 return filter_rows(exp.Min(this=x), chosen_rows)
             case "max":

@@ -354,6 +354,17 @@ def test_numbers_beyond_those_that_are_exact(parties: Parties) -> None:
         assert compared(parties.analyst, query) == "equal"
 
 
+def test_an_average_of_what_has_no_share_is_null_in_statements(parties: Parties) -> None:
+    """A single number of a range is as unlikely as a point; of other groups, more is known."""
+    rows = [(f"{i % 8 / 8}", "mf"[i % 3 > 0], "ab"[i % 2]) for i in range(64)]
+    kanon = create_source(parties.publisher, "data.points", "x numeric, sex text, ill text", rows)
+    kanon.generalize("data.points", "points", k=9, method="mondrian")
+    query = "SELECT ill, AVG(x) FILTER (WHERE ill = 'a' OR x % 3 = 0) FROM points GROUP BY ill"
+    averages = fetch(parties.analyst, "SELECT estimate FROM kanon.estimate($1)", query)
+    assert sorted(average is None for (average,) in averages) == [False, True]
+    assert compared(parties.analyst, query) == "equal"
+
+
 def test_shares_of_one_up_to_rounding_tell_nothing_in_statements(parties: Parties) -> None:
     """Whatever was kept meets the condition; whether suppressed cells do, nobody knows."""
     draw = random.Random(4)  # noqa: S311  # made-up data
