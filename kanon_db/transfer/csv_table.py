@@ -6,14 +6,15 @@ their shapes, tries types, and finds the record that does not fit.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import date
+from functools import partial
 from pathlib import Path
-from typing import Final, NoReturn, TextIO
+from typing import Final, TextIO
 
 import psycopg
 
@@ -42,19 +43,17 @@ from kanon_db.transfer.csv_file import (
 from kanon_db.transfer.csv_types import (
     FINER,
     MOMENT,
-    NO_DAY,
     NUMBERS,
     TEXT,
     ZONED,
-    DateFormat,
     Shapes,
     ValueType,
     as_type,
+    clock_note,
+    date_type,
     likely_types,
     may_be_typed,
     text_note,
-    unit_of,
-    without_unit,
 )
 
 _SAMPLE: Final = 2000
@@ -69,19 +68,6 @@ _HOUSEHOLDS: Final = re.compile(
 )
 """Names of columns whose values several people have."""
 
-_MONTHS: Final = "janfebmaraprmayjunjulaugsepoctnovdec"
-
-
-def _is_day(text: str) -> bool:
-    """Tell whether there is such a day; names of months are as good as numbers here."""
-    year, month, day = text.split("-")
-    number = int(month) if month.isdigit() else _MONTHS.index(month[:3].lower()) // 3 + 1
-    try:
-        date(int(year), number, int(day))
-    except ValueError:
-        return False
-    return True
-
 
 class StagedFile:
     """The columns of a file as texts, in a temporary table."""
@@ -92,48 +78,37 @@ class StagedFile:
         self.header = list(header)
         self.table = temporary_table(session, "load")  # quoted
         self.is_kept = False  # Whether its types are those of a registered source
-        self._session = session
-        self._file = file
-        self._reading = reading
+        self.n_records = 0  # With empty lines
+        self._session, self._file, self._reading = session, file, reading
         self._blanks = session.literal(BLANKS)
-        self._dates = (
-            DateFormat(reading.date_format, reading.first_year) if reading.date_format else None
-        )
         self._places = {column: n for n, column in enumerate(header, start=1)}
         self._names = {column: session.identifier(column) for column in header}
         self._shapes: dict[str, Shapes] = {}
-        self._samples: dict[str, set[str]] = {}
-        self.n_records = self._n_lines = 0  # Of the file, with empty lines; before the records
+        self._samples: dict[str, list[str]] = {}
+        self._n_lines = 0  # Before the records
         columns = ", ".join(f"{name} text" for name in self._names.values())
         session.fetch(f"CREATE TEMPORARY TABLE {self.table} ({columns}) ON COMMIT DROP")
 
     def copy(self, text: TextIO, n_lines: int) -> None:
         """Copy what follows the first lines; refuse what is wrong, with its line and column."""
-        session, self._n_lines = self._session, n_lines
-        options = ", ".join(f"{name} {session.literal(value)}"
+        self._n_lines, blocks = n_lines, self._file.records(text, self.header, n_lines)
+        options = ", ".join(f"{name} {self._session.literal(value)}"
                             for name, value in self._file.copy_options().items())  # fmt: skip
         statement = f"COPY {self.table} FROM STDIN WITH (FORMAT csv, HEADER, {options})"
-        context = ""
         try:
-            with session.translate_errors(), session.connection.cursor() as cursor:
-                try:
-                    with cursor.copy(statement.encode()) as copy:
-                        copy.write(b"\n")  # so that the end of a line is known in the first one
-                        for block in self._file.records(text, self.header, n_lines):
-                            copy.write(block)
-                            session.heartbeat()
-                except psycopg.Error as error:
-                    context = error.diag.context or ""
-                    raise
-                self.n_records = cursor.rowcount
+            # The first line is empty, so that the end of a line is known in it.
+            self._session.copy(statement, itertools.chain([b"\n"], blocks))
         except DatabaseError as error:
-            line = re.search(r"^COPY [^,]+,\D*([0-9]+)", context)
+            cause = error.__context__
+            context = cause.diag.context if isinstance(cause, psycopg.Error) else None
+            line = re.search(r"^COPY [^,]+,\D*([0-9]+)", context or "")
             where = f"{self._file.path.name}, line {int(line[1]) + n_lines - 1}" if line else ""
             if where and error.sqlstate in _LIMITS:  # records are written some at a time
                 raise _too_wide(f"{where} or before") from None
             if not where or not error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
                 raise
             raise self._misfit(where) from None
+        self.n_records = self._n(self.table)
 
     def _misfit(self, where: str) -> InvalidParameterError:
         n, delimiter = len(self._places) - self._file.ends_open, self._file.delimiter
@@ -177,34 +152,14 @@ class StagedFile:
             " FROM texts, first GROUP BY first.n",
         )["line"])  # fmt: skip
 
+    def _line_of(self, column: str, pattern: str, is_match: bool) -> int:
+        """Find the line of the first text that matches a pattern, or that does not."""
+        sign = "~" if is_match else "!~"
+        return self._line(f"{self._text(column)} {sign} {self._session.literal(pattern)}")
+
     def _place(self, column: str, line: int) -> str:
         shown = f' ("{column}")' if column.isprintable() else ""
         return f"{self._file.path.name}, line {line}, column {self._places[column]}{shown}"
-
-    def infer(self, given: Mapping[str, ValueType]) -> dict[str, ValueType]:
-        """Return the type of each column: the given one, or one that all values have."""
-        self._count_shapes(given)
-        chosen = {
-            column: self._choose(column, given.get(column), self._reading.decimal)
-            for column in self.header
-        }
-        signs = {kind.decimal for kind in chosen.values()} - {""}
-        for column, kind in chosen.items():
-            if len(signs) == 1 and (sign := min(signs)) in kind.doubt:
-                # What other columns prove holds of the whole file.
-                proven = self._choose(column, given.get(column), sign)
-                if proven.sql in NUMBERS:
-                    note = f"as in other columns, decimal => '{sign}'"
-                    chosen[column] = replace(proven, note=note)
-        patterns = [kind.pattern for kind in chosen.values()]
-        if self._dates is not None and self._dates.type.pattern not in patterns:
-            self._refuse_dates(self._dates, [name for name in self.header if name not in given])
-        return {
-            column: self._as_given(column, given[column], kind)
-            if column in given
-            else self._annotate(column, kind)
-            for column, kind in chosen.items()
-        }
 
     def find_types(self, names: Mapping[str, str]) -> dict[str, ValueType]:
         """Look up the types that were named, by column."""
@@ -219,19 +174,17 @@ class StagedFile:
 
     def _look_up(self, name: str, column: str) -> ValueType:
         session = self._session
-        lookup = (
-            "SELECT format_type(oid, CASE WHEN typtype <> 'd' THEN $2::int4 END) AS name,"
-            " typcategory::text AS category FROM pg_type WHERE oid = to_regtype($1::text)"
-        )
         try:
             with session.savepoint():
-                if isinstance(name, str) and session.fetch(lookup, name, "-1"):
-                    # So it is nothing but the name of a type, perhaps with a length.
-                    with session.translate_errors():
-                        typed = session.connection.execute(f"SELECT NULL::{name}\n".encode())
-                    length = typed.pgresult.fmod(0) if typed.pgresult else -1
-                    row = fetch_one(session, lookup, name, str(length))
-                    return ValueType(row["name"], category=row["category"])
+                if (
+                    isinstance(name, str)
+                    and fetch_one(
+                        session, "SELECT to_regtype($1::text) IS NOT NULL AS is_known", name
+                    )["is_known"]
+                ):  # so it is nothing but the name of a type, perhaps with a length
+                    table = temporary_table(session, "type")
+                    session.fetch(f"CREATE TEMPORARY TABLE {table} (v {name}\n) ON COMMIT DROP")
+                    return _columns_of(session, table)["v"]
         except DatabaseError:  # the name is no SQL
             pass
         raise InvalidParameterError(
@@ -241,6 +194,23 @@ class StagedFile:
             " precision, date, timestamp, text",
         )
 
+    def infer(self, given: Mapping[str, ValueType]) -> dict[str, ValueType]:
+        """Return the type of each column: the given one, or one that all values have."""
+        self._count_shapes(given)
+        likely = {column: self._likely_types(column, given.get(column)) for column in self.header}
+        signs = {kinds[0].decimal for kinds in likely.values() if len(kinds) == 1} - {""}
+        chosen = {}
+        for column, kinds in likely.items():
+            if len(kinds) > 1 and len(signs) == 1:  # what one column proves holds of the whole file
+                note = f"as in other columns, decimal => '{min(signs)}'"
+                proven = [replace(kind, note=note) for kind in kinds if kind.decimal in signs]
+            else:
+                proven = kinds
+            chosen[column] = self._choose(column, proven or kinds, given.get(column))
+        if self._reading.date_format:
+            self._require_dates([name for name in self.header if name not in given], chosen)
+        return chosen
+
     def _count_shapes(self, given: Mapping[str, ValueType]) -> None:
         """Count the shapes of the columns that may be something else than texts."""
         share = min(100.0, 100.0 * _SAMPLE / max(self.n_records, 1))
@@ -249,10 +219,9 @@ class StagedFile:
             f" FROM {self.table} AS r TABLESAMPLE BERNOULLI ({share}) REPEATABLE (0)"
         )
         for place, column in enumerate(self.header):
-            self._samples[column] = {row["texts"][place] for row in rows} - {None}
-            is_open = given[column].category in ("N", "D") if column in given else may_be_typed(
-                [row["texts"][place] for row in rows if row["texts"][place]], self._dates
-            )  # fmt: skip
+            texts = [row["texts"][place] for row in rows if row["texts"][place]]
+            is_open = given[column].category in "ND" if column in given else may_be_typed(texts)
+            self._samples[column] = texts
             self._shapes[column] = self._count_shapes_of(column) if is_open else Shapes(known=False)
 
     def _count_shapes_of(self, column: str) -> Shapes:
@@ -264,75 +233,75 @@ class StagedFile:
             f" WHERE v IS NOT NULL GROUP BY 1, 3 LIMIT {_MOST_SHAPES + 1}"
         )
         shapes = Shapes(known=len(rows) <= _MOST_SHAPES)
+        shapes.is_bare = shapes.known
         for row in rows:
-            shape, n = row["shape"].strip(BLANKS), int(row["n"])
-            shapes.n_blank += n if row["shape"] != shape else 0
-            shapes.n_empty += 0 if row["shape"] else n
+            shape = row["shape"].strip(BLANKS)
+            shapes.is_bare &= bool(shape) and shape == row["shape"]
             if shape:
-                shapes.counts[shape.replace("9", "0", 1) if row["is_zero"] else shape] += n
+                shape = shape.replace("9", "0", 1) if row["is_zero"] else shape
+                shapes.counts[shape] += int(row["n"])
         return shapes
 
-    def _choose(self, column: str, given: ValueType | None, decimal: str | None) -> ValueType:
-        """Return the first type that all texts of a column have."""
-        shapes, failed = self._shapes[column], None
-        is_number = given is not None and given.category == "N"
-        unit = unit_of(shapes) if is_number else ""
-        if unit:
-            shapes = without_unit(shapes, unit)
-        for kinds in likely_types(
-            shapes, self._file.delimiter, decimal, self._dates, self._reading.first_year
-        ):
-            numbers = kinds[0].sql in NUMBERS or bool(kinds[0].doubt)
-            if given is not None and not (numbers if is_number else kinds[0].may_fail):
-                continue
-            readable = [kind for kind in kinds
-                        if not kind.may_fail or self._can_read(column, kind)]  # fmt: skip
-            if len(readable) == 1:
-                return replace(readable[0], unit=unit)
-            if readable:
-                formats = " or ".join(kind.note.removeprefix("read as ") for kind in kinds)
-                return replace(TEXT, note=f"day or month first? {formats}", doubt="date")
-            if self._dates is not None and kinds[0].pattern == self._dates.type.pattern:
-                self._require_readable(column, kinds[0])
-            failed = failed or kinds[0]
-        return TEXT if failed is None else replace(TEXT, note=self._no_days(column, failed))
+    def _likely_types(self, column: str, given: ValueType | None) -> list[ValueType]:
+        """Return the types that all values of a column have; several exclude each other."""
+        category = None if given is None else given.category
+        likely = likely_types(self._shapes[column], self._file.delimiter, self._reading, category)
+        kinds = [kind for kind in likely if not kind.may_fail or self._can_read(column, kind)]
+        if kinds or not likely or given is not None:
+            return kinds
+        if likely[0].option == f"date_format => '{self._reading.date_format}'":
+            self._require_readable(column, likely[0])
+        line = self._first_unreadable(column, likely[0])
+        note = (
+            "some of its values are days that do not exist, such as 30 February, the first one in"
+            f" line {line}: correct them, or null => '0000-00-00' if they are written so"
+        )
+        return [replace(TEXT, note=note)]
 
-    def _as_given(self, column: str, given: ValueType, kind: ValueType) -> ValueType:
-        """Read numbers and dates of a given type as they were found to be written."""
-        if kind.doubt:
+    def _choose(
+        self, column: str, likely: Sequence[ValueType], given: ValueType | None
+    ) -> ValueType:
+        """Return the only likely type, or the given one, read as its values are written."""
+        if len(likely) > 1:
+            what = "dates" if likely[0].rewrites else "numbers"
+            options = " or ".join(kind.option for kind in likely if kind.option)
+            if given is None:
+                return replace(TEXT, note=f"if these are {what}: {options}")
             raise InvalidParameterError(
                 "values of a column could mean two things",
                 detail=f'{self._file.path.name}, column "{column}"',
-                hint=f"say what they mean: {kind.note}",
+                hint=f"say what they mean: {options}",
             )
-        own = replace(kind, sql=given.sql, category=given.category, note="")
-        lost = self.require_whole(column, own)
-        n = self._n_alike(column, own) if own.category == "N" else 0
+        kind = likely[0] if likely else TEXT
+        if given is None:
+            return self._annotate(column, kind)
+        kind = replace(kind, sql=given.sql, category=given.category, note="")
+        lost = self._require_whole(column, kind)
+        n = self._n_alike(column, kind) if kind.category == "N" else 0
         merged = f"{n:,} numbers are written in several ways, which is not kept" if n else ""
-        return replace(own, note="; ".join(filter(None, [lost, merged])))
+        return replace(kind, note="; ".join(filter(None, [lost, merged])))
 
     def _annotate(self, column: str, kind: ValueType) -> ValueType:
         """Keep texts where numbers would merge them, and say what else is worth knowing."""
-        shapes, notes = self._shapes[column], [kind.note]
-        if kind.sql in NUMBERS and (n := self._n_alike(column, kind)):
+        shapes, notes, n = self._shapes[column], [kind.note], 0
+        if kind.sql in NUMBERS:
+            n = self._n_alike(column, kind)
+        if n:
             said = f"{n:,} numbers are written in several ways, such as with another last 0"
             kind, notes = TEXT, [f"{said}, as codes are: kept as texts, or {as_type(kind.sql)}"]
-        days = DateFormat("YYYYMMDD").type
-        if kind.sql == "integer" and {*shapes.counts} == {"99999999"} and (
-            self._can_read(column, days)
-        ):  # fmt: skip
-            notes.append("if these are dates: date_format => 'YYYYMMDD'")
-        clocks = {re.sub("[^:.0-9].*|[+-].*", "", text[11:]) for text in self._samples[column]}
-        hours = {clock[:2] for clock in clocks if not clock[3:].strip("0:.")}
-        if kind.sql in ("timestamp", MOMENT) and shapes.n() > 2 and len(hours) == len(clocks) < 3:
-            notes.append(
-                f"all times are midnight: if these are days, {as_type('date')}"
-                if hours == {"00"}
-                else f"all {shapes.n():,} times are at {' or '.join(sorted(hours))} o'clock, as"
-                " days begin in another time zone: the day may be the one before or after"
-            )
-        if kind.sql in ("timestamp", MOMENT) and shapes.n(f"{FINER}[0-9]"):
-            notes.append(self.require_whole(column, kind))
+        elif kind == TEXT:
+            notes.append(text_note(shapes, partial(self._line_of, column)))
+        elif kind.sql == "integer" and {*shapes.counts} == {"99999999"}:
+            days = date_type("YYYYMMDD")
+            if self._can_read(column, days):
+                notes.append(f"if these are dates: {days.option}")
+        elif kind.sql in ("timestamp", MOMENT):
+            notes.append(clock_note(self._samples[column]))
+            if shapes.n(f"{FINER}[0-9]"):
+                notes.append(self._require_whole(column, kind))
+        if kind.sql != "text" and re.search(kind.pattern, column):
+            # Where there is no header line, a record is taken for it.
+            notes.append("its name could be a value: if the file has no header line, write one")
         if re.search(_HOUSEHOLDS, column):
             values = f"(SELECT {self._text(column)} AS v FROM {self.table} AS r) AS texts"
             if n := self._n(f"(SELECT FROM {values} GROUP BY v HAVING count(*) > 1)"):
@@ -342,81 +311,63 @@ class StagedFile:
 
     def _n_alike(self, column: str, kind: ValueType) -> int:
         """Count the numbers that are written in several ways."""
-        if kind.between or kind.unit or not self._shapes[column].decimals_vary:
+        if kind.drops or not self._shapes[column].decimals_vary:
             return 0
         texts = (f"SELECT DISTINCT {self._text(column)} AS text, {self._expression(column, kind)}"
                  f" AS number FROM {self.table} AS r")  # fmt: skip
         return self._n(f"(SELECT FROM ({texts}) AS texts WHERE number IS NOT NULL"
                        " GROUP BY number HAVING count(*) > 1)")  # fmt: skip
 
-    def _no_days(self, column: str, kind: ValueType) -> str:
-        """Say how many values look like dates without being any, such as 30 February."""
-        day = self._rewritten(column, kind)
-        rows = self._session.fetch(
-            f"SELECT substring({day} FROM '^[0-9]+-[[:alnum:]]+-[0-9]+') AS day, count(*) AS n"
-            f" FROM {self.table} AS r GROUP BY 1"
-        )
-        wrong = {row["day"]: int(row["n"]) for row in rows
-                 if row["day"] and not _is_day(row["day"])}  # fmt: skip
-        n = sum(wrong.values())
-        if wrong.keys() == {NO_DAY}:
-            return f"{n:,} of its values are {NO_DAY}: null => '{NO_DAY}'"
-        return f"{n:,} of its values are days that do not exist, such as 30 February: correct them"
-
-    def _refuse_dates(self, date_format: DateFormat, columns: Sequence[str]) -> NoReturn:
-        """Say where a column has dates of a format and another value, or that none has."""
-        pattern = date_format.type.pattern
-        for column in columns:
-            if self._shapes[column].n(pattern):
-                line = self._line(f"{self._text(column)} !~ {self._session.literal(pattern)}")
-                raise InvalidParameterError(
-                    "a value is no date of the given format",
-                    detail=f"{self._place(column, line)}: {date_format.text}",
-                    hint="correct it, or leave out date_format to load the column as text",
-                )
+    def _require_dates(self, columns: Sequence[str], chosen: Mapping[str, ValueType]) -> None:
+        """Refuse a format of dates that no column has; say where one has another value."""
+        date_format = self._reading.date_format or ""
+        pattern = date_type(date_format).pattern
+        if any(kind.pattern == pattern for kind in chosen.values()):
+            return
+        nearly = next((one for one in columns if self._shapes[one].n(pattern)), None)
+        where = self._file.path.name
+        if nearly is not None:
+            where = self._place(nearly, self._line_of(nearly, pattern, False))
         raise InvalidParameterError(
-            "no column has dates of the given format",
-            detail=f"{self._file.path.name}: {date_format.text}",
-            hint="look at the file, and write the format with YYYY, MM and DD, such as"
-            " date_format => 'MM/DD/YYYY'",
+            "no column has dates of the given format, and nothing else",
+            detail=f"{where}: {date_format}",
+            hint="correct the value or the format, which is written with YYYY, MM and DD, such as"
+            " date_format => 'MM/DD/YYYY', or leave it out to load the column as text",
         )
 
-    def require_whole(self, column: str, kind: ValueType) -> str:
-        """Refuse a type that would cut texts or zones; say how many numbers and times it rounds."""
+    def _require_whole(self, column: str, kind: ValueType) -> str:
+        """Refuse a type that would cut texts or zones; say how many values it rounds."""
         self._require_readable(column, kind)
         value, text, sql = self._expression(column, kind), self._text(column), kind.sql
-        if kind.category == "S":
-            raw = self._raw(column)
-            self._require(column, kind, f"rtrim({value}::text) = rtrim({raw})",
-                          "name a longer type, or text")  # fmt: skip
-        elif kind.category == "V":
-            self._require(column, kind, f"{value}::text = {text}",
-                          "name bit with the length that all values have")  # fmt: skip
+        is_zoned = "with time zone" in sql
         is_moment = sql == "date" or sql.startswith("timestamp")
-        if is_moment and "with time zone" not in sql:
-            zoned = f"{text} !~ {self._session.literal(ZONED)}"
-            midnight = f"{text} ~ '[ T]00:00(:00([.]0*)?)?[^:.0-9]'"
-            self._require(
-                column, kind, f"{zoned} OR {midnight}" if sql == "date" else zoned,
+        cut, hint = "false", ""
+        if kind.category == "S":
+            cut = f"rtrim({value}::text) <> rtrim({self._raw(column)})"
+            hint = "name a longer type, or text"
+        elif kind.category == "V":
+            cut, hint = f"{value}::text <> {text}", "name bit with the length that all values have"
+        elif is_moment and not is_zoned:
+            cut = f"{text} ~ {self._session.literal(ZONED)}"
+            if sql == "date":
+                cut += f" AND {text} !~ '[ T]00:00(:00([.]0*)?)?[^:.0-9]'"  # but midnight
+            hint = (
                 "its day depends on the time zone: load it as timestamp with time zone, and"
-                " register a view that says AT TIME ZONE",
-            )  # fmt: skip
-        elif not is_moment and not sql.startswith(("numeric(", "real", "double precision")):
-            return ""
-        wide = "numeric" if not is_moment else MOMENT if "with time zone" in sql else "timestamp"
-        exact = self._expression(column, replace(kind, sql=wide))
-        lost = "lose their time of day" if sql == "date" else f"are rounded to {sql}"
-        rows = f"{self.table} AS r WHERE {value}::text::{wide} <> {exact}"
-        if is_moment:
-            rows += f" OR {text} ~ '{FINER}0*[1-9]'"
-        return f"{n:,} of its values {lost}" if (n := self._n(f"(SELECT FROM {rows})")) else ""
-
-    def _require(self, column: str, kind: ValueType, condition: str, hint: str) -> None:
-        if self._n(f"(SELECT FROM {self.table} AS r WHERE NOT ({condition}))"):
-            place = self._place(column, self._line(f"NOT ({condition})"))
-            raise InvalidParameterError(
-                f"a value does not fit into {kind.sql}", detail=place, hint=hint
+                " register a view that says AT TIME ZONE"
             )
+        if hint and self._n(f"(SELECT FROM {self.table} AS r WHERE {cut})"):
+            place = self._place(column, self._line(cut))
+            raise InvalidParameterError(f"a value does not fit into {sql}", detail=place, hint=hint)
+        if not is_moment and not sql.startswith(("numeric(", "real", "double precision")):
+            return ""
+        wide = "numeric" if not is_moment else MOMENT if is_zoned else "timestamp"
+        exact = self._expression(column, replace(kind, sql=wide))
+        rounded = f"{value}::text::{wide} <> {exact}"
+        if is_moment:
+            rounded += f" OR {text} ~ '{FINER}0*[1-9]'"
+        lost = "lose their time of day" if sql == "date" else f"are rounded to {sql}"
+        n = self._n(f"(SELECT FROM {self.table} AS r WHERE {rounded})")
+        return f"{n:,} of its values {lost}" if n else ""
 
     def notes(
         self, types: Mapping[str, ValueType], odd: Mapping[str, tuple[int, int]]
@@ -425,28 +376,15 @@ class StagedFile:
         notes = {}
         for column, kind in types.items():
             n_blank, n_empty = odd[column]
+            name = json.dumps(column, ensure_ascii=False).replace("'", "''")
             said = [
-                # Where there is no header line, a record is taken for it.
-                "its name could be a value: if the file has no header line, write one"
-                if kind.pattern and kind.sql != "text" and re.search(kind.pattern, column)
-                else "",
-                kind.note,
-                self._nearly(column) if kind == TEXT else "",
+                kind.note.replace('"COLUMN"', name),
                 f"{n_blank:,} have blanks around them: trim => true" if n_blank else "",
                 f"{n_empty:,} are empty texts in quotes: null => ''" if n_empty else "",
             ]
             if any(said):
-                name = json.dumps(column, ensure_ascii=False).replace("'", "''")
-                notes[column] = "; ".join(filter(None, said)).replace('"COLUMN"', name)
+                notes[column] = "; ".join(filter(None, said))
         return notes
-
-    def _nearly(self, column: str) -> str:
-        near = text_note(self._shapes[column])
-        if "LINE" not in near.note:
-            return near.note
-        sign = "~" if near.is_matching else "!~"
-        line = self._line(f"{self._text(column)} {sign} {self._session.literal(near.pattern)}")
-        return near.note.replace("LINE", f"{line}")
 
     def count(
         self, types: Mapping[str, ValueType]
@@ -484,11 +422,6 @@ class StagedFile:
         ]
         return f"SELECT {', '.join(columns)} FROM {self._records}"
 
-    def _is_bare(self, column: str) -> bool:
-        """Tell whether its shapes say that no text is empty, or has blanks around it."""
-        shapes = self._shapes.get(column)
-        return shapes is not None and shapes.known and not shapes.n_blank and not shapes.n_empty
-
     def _raw(self, column: str) -> str:
         """Return the text of a value, as it is, or NULL if it means so."""
         own, words = (
@@ -505,24 +438,19 @@ class StagedFile:
         text = self._raw(column)
         return text if self._is_bare(column) else f"nullif(btrim({text}, {self._blanks}), '')"
 
-    def _rewritten(self, column: str, kind: ValueType) -> str:
-        """Return the text of a value, and of a date as PostgreSQL reads it."""
-        text, literal = self._text(column), self._session.literal
-        if kind.unit:  # the order matters: a minus may stand before the unit
-            text = f"btrim(replace({text}, {literal(kind.unit)}, ''), {self._blanks})"
-        for pattern, iso in kind.rewrites:
-            text = f"regexp_replace({text}, {literal(pattern)}, {literal(iso)})"
-        return text
+    def _is_bare(self, column: str) -> bool:
+        return column in self._shapes and self._shapes[column].is_bare
 
     def _expression(self, column: str, kind: ValueType) -> str:
-        literal = self._session.literal
+        """Return a value as SQL."""
         if _is_text(kind):
             return f"({self._raw(column)})::{kind.sql}"
-        text = self._rewritten(column, kind)
-        if kind.between:
-            text = f"translate({text}, {literal(kind.between)}, '')"
-        if kind.decimal == ",":
-            text = f"replace({text}, ',', '.')"
+        text, literal = self._text(column), self._session.literal
+        for pattern, iso in kind.rewrites:
+            text = f"regexp_replace({text}, {literal(pattern)}, {literal(iso)})"
+        old, new = (f",{kind.drops}", ".") if kind.decimal == "," else (kind.drops, "")
+        if old:
+            text = f"translate({text}, {literal(old)}, '{new}')"
         return f"({text})::{kind.sql}"
 
     def _can_read(self, column: str, kind: ValueType, n: int | None = None) -> bool:
@@ -540,10 +468,8 @@ class StagedFile:
             return False
         return True
 
-    def _require_readable(self, column: str, kind: ValueType) -> None:
-        """Refuse a value that does not have the type that it was said to have."""
-        if self._can_read(column, kind):
-            return
+    def _first_unreadable(self, column: str, kind: ValueType) -> int:
+        """Find the line of the first value that does not have a type."""
         low, high = 0, self.n_records
         while high - low > 1:  # the first `low` records can be read, the first `high` cannot
             middle = (low + high) // 2
@@ -551,10 +477,16 @@ class StagedFile:
                 low = middle
             else:
                 high = middle
+        return self._line("true", high)
+
+    def _require_readable(self, column: str, kind: ValueType) -> None:
+        """Refuse a value that does not have the type that it was said to have."""
+        if self._can_read(column, kind):
+            return
         sign = " or which is the decimal sign (decimal => ',')" if kind.category == "N" else ""
         raise InvalidParameterError(
             f"a value cannot be read as {kind.sql}",
-            detail=self._place(column, self._line("true", high)),
+            detail=self._place(column, self._first_unreadable(column, kind)),
             hint=f"correct it, or say what means that a value is missing (null => 'TEXT'){sign};"
             + (
                 " or make the registered table anew, with other types: anew => true"
@@ -633,7 +565,7 @@ def load_csv(
     unnamed = [name for name, old in zip(header, given_names, strict=True) if not old.strip(BLANKS)]
     n_dropped = len(unnamed) - len(staged.drop_unnamed(unnamed))
     session.phase("inferring types")
-    kept = _columns_of(session, target) if replace else {}
+    kept = {name: own.sql for name, own in _columns_of(session, target).items() if replace}
     if replace and must_keep is not None and must_keep(target):
         staged.is_kept = True
         named = {**{name: own for name, own in kept.items() if name in staged.header}, **named}
@@ -697,11 +629,13 @@ def _too_wide(where: str) -> InvalidParameterError:
 _FULL: Final = {"timestamp": "timestamp without time zone"}
 
 
-def _columns_of(session: PsycopgSession, target: str) -> dict[str, str]:
+def _columns_of(session: PsycopgSession, target: str) -> dict[str, ValueType]:
     """Return the types of a table that can be filled anew as it is, without code of others."""
     rows = session.fetch(
-        "SELECT a.attname::text AS name, format_type(a.atttypid, a.atttypmod) AS type"
+        "SELECT a.attname::text AS name, format_type(a.atttypid, a.atttypmod) AS type,"
+        " t.typcategory::text AS category"
         " FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid"
+        " JOIN pg_type AS t ON t.oid = a.atttypid"
         " WHERE c.oid = to_regclass($1::text) AND a.attnum > 0 AND NOT a.attisdropped"
         " AND c.relkind = 'r' AND NOT c.relispartition AND NOT c.relhassubclass"
         " AND NOT c.relhastriggers AND NOT c.relhasrules AND NOT c.relrowsecurity"
@@ -709,7 +643,7 @@ def _columns_of(session: PsycopgSession, target: str) -> dict[str, str]:
         " ORDER BY a.attnum",
         target,
     )
-    return {row["name"]: row["type"] for row in rows}
+    return {row["name"]: ValueType(row["type"], category=row["category"]) for row in rows}
 
 
 def _require_same_columns(target: str, kept: Mapping[str, str], types: Mapping[str, str]) -> None:

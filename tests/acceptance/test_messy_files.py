@@ -207,7 +207,8 @@ FILES: Final[dict[str, Messy]] = {
     ),
     "days that do not exist": Messy(
         "n;am\n1;30.02.2020\n2;1.2.2020\n",
-        Loaded("integer text", [(1, "30.02.2020"), (2, "1.2.2020")], {"am": "1 of its values"}),
+        Loaded("integer text", [(1, "30.02.2020"), (2, "1.2.2020")],
+               {"am": "the first one in line 2"}),
     ),
     "German months": Messy(
         "n;am\n1;31-Mai-2020\n2;1-Okt-2020\n",
@@ -287,7 +288,7 @@ FOUND_LATER: Final[dict[str, Messy]] = {
                [(1, datetime(1980, 7, 1, 22, tzinfo=UTC)),
                 (2, datetime(1979, 12, 31, 23, tzinfo=UTC)),
                 (3, datetime(1950, 1, 17, 23, tzinfo=UTC))],
-               {"born": "all 3 times are at 22 or 23 o'clock"}),
+               {"born": "all times are at 22 or 23 o'clock"}),
     ),
     "days that were written as times": Messy(
         "n,on\n1,2020-01-31 00:00:00\n2,2020-01-31 00:00:00\n3,2020-02-01 00:00:00\n",
@@ -305,7 +306,7 @@ FOUND_LATER: Final[dict[str, Messy]] = {
     "MySQL's missing dates": Messy(
         "n,at\n1,2020-01-31\n2,0000-00-00\n",
         Loaded("integer text", [(1, "2020-01-31"), (2, "0000-00-00")],
-               {"at": "1 of its values are 0000-00-00: null => '0000-00-00'"}),
+               {"at": "the first one in line 3: correct them, or null => '0000-00-00'"}),
         Loaded("integer date", [(1, JANUARY), (2, None)], options={"null": "0000-00-00"}),
     ),
     "months without days, and SAS's times": Messy(
