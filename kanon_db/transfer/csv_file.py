@@ -52,9 +52,6 @@ _MARKS: Final = (
 _UTF_8: Final = "utf-8-sig"
 """UTF-8, with or without a byte-order mark."""
 
-MARKED_BYTES: Final = "surrogateescape"
-"""Reads bytes that are not in the encoding as surrogates, which no text contains."""
-
 _SEPARATOR: Final = re.compile(r'"?sep=(.)"?\r?\n', re.IGNORECASE)
 """The line by which Excel is told the delimiter; it stands before the header."""
 
@@ -143,11 +140,9 @@ class CsvFile:
     encoding: str  # Python's name of it
     delimiter: str = ","
     quote: str = '"'  # Or `_NO_QUOTE`
-    escape: str = ""  # What stands before a quote in a quoted field, beside another quote
-    newline: str | None = ""  # As `open` has it
+    escape: str = ""  # What stands before a quote in a quoted field; by default, another quote
+    newline: str | None = "\n"  # As `open` has it
     n_before: int = 0  # Lines before the header
-    # Whether all lines but the header end with a delimiter, after which there is nothing
-    ends_open: bool = False
 
     @classmethod
     def of(cls, path: Path, reading: CsvOptions | None = None) -> Self:
@@ -159,12 +154,21 @@ class CsvFile:
                 detail=str(path),
                 hint="write what it gives into a file (.csv or .csv.gz), and load that",
             )
+        named = {name: mark for mark, name in DELIMITERS.items()} | {r"\t": "\t"}
+        own = _sign("delimiter", reading.delimiter, **named)
         file = cls(path, _encoding(path, reading.encoding),
                    quote=_sign("quote", reading.quote, none=_NO_QUOTE) or '"',
                    escape=_sign("escape", reading.escape, backslash="\\"))  # fmt: skip
-        with file.open(errors=MARKED_BYTES) as text:
+        with file.open() as text:
             sample, is_whole = text.read(_SAMPLE), not text.read(1)
         separator = _SEPARATOR.match(sample)
+        if separator and not own:
+            own = _sign("delimiter", separator[1])
+        if own == file.quote:
+            raise InvalidParameterError(
+                "the delimiter is what stands around fields",
+                hint="delimiter => ',', or another sign around fields: quote => 'none'",
+            )
         n_before = int(bool(separator)) if reading.skip is None else reading.skip
         # As Macintosh wrote lines once, or else as everybody does
         newline = None if "\r" in sample and "\n" not in sample else "\n"
@@ -172,55 +176,44 @@ class CsvFile:
         lines = io.StringIO(sample, newline=newline).readlines()[n_before:]
         if not is_whole:  # the last line may be cut
             lines = lines[:-1] or lines
-        named = {name: mark for mark, name in DELIMITERS.items()} | {r"\t": "\t"}
-        given = reading.delimiter
-        own = _sign("delimiter", separator[1] if separator and given is None else given, **named)
-        if own == file.quote:
-            raise InvalidParameterError(
-                "the delimiter is what stands around fields",
-                hint="delimiter => ',', or another sign around fields: quote => 'none'",
-            )
-        rows = {mark: replace(file, delimiter=mark)._sample(lines)
-                for mark in dict.fromkeys([*DELIMITERS, own or ","])}  # fmt: skip
-        widths = {mark: _usual_width(rows[mark]) for mark in DELIMITERS}
-        likely = max(widths, key=widths.__getitem__)
-        header, *others = rows[own or likely] or [[]]
+        samples = {mark: replace(file, delimiter=mark)._sample(lines)
+                   for mark in dict.fromkeys([*DELIMITERS, own or ","])}  # fmt: skip
+        likely = max(DELIMITERS, key=lambda mark: _usual_width(samples[mark]))
+        (header, *records), width = samples[own or likely], _usual_width(samples[own or likely])[1]
         where = f"{path.name}, line {n_before + 1}"
-        if given and len(header) == 1 < len((rows[likely] or [[]])[0]):
+        if reading.delimiter and len(header) == 1 < len(samples[likely][0]):
             raise InvalidParameterError(
                 "the header has only one field with this delimiter",
                 detail=where,
                 hint=f"the fields seem to be separated by another one: delimiter => '{likely}'",
             )
-        if reading.skip is None and sum(header) == 1 and len(header) != 2:
-            width = _usual_width(rows[own or likely])[1]
-            titles = (n for n, row in enumerate(others, 1) if len(row) == width > 1 < sum(row))
-            if n_titles := next(titles, 0):
-                raise InvalidParameterError(
-                    "the first line seems to be a title, and no header",
-                    detail=f"{where}: it has one text, where later lines have several",
-                    hint=f"skip => {n_titles}, or skip => 0 if it is the header",
-                )
-        full = [row for row in others if any(row)]
-        ends_open = all(len(row) == len(header) + 1 and not row[-1] for row in full)
-        return replace(file, delimiter=own or likely, ends_open=bool(full) and ends_open)
+        titles = (n for n, row in enumerate(records, 1) if len(row) == width > 1 < sum(row))
+        n_titles = next(titles, 0) if sum(header) == 1 and len(header) != 2 else 0
+        if n_titles and reading.skip is None:
+            raise InvalidParameterError(
+                "the first line seems to be a title, and no header",
+                detail=f"{where}: it has one text, where later lines have several",
+                hint=f"skip => {n_titles}, or skip => 0 if it is the header",
+            )
+        return replace(file, delimiter=own or likely)
 
     def _sample(self, lines: Sequence[str]) -> list[list[bool]]:
         """Tell of each field of each record whether there is something in it."""
         try:
-            return [[bool(field.strip(BLANKS)) for field in row]
+            rows = [[bool(field.strip(BLANKS)) for field in row]
                     for row in self.rows(lines, strict=False)]  # fmt: skip
         except csv.Error:  # a field longer than Python reads
-            return []
+            rows = []
+        return rows or [[]]
 
     @contextmanager
-    def open(self, errors: str = "strict") -> Iterator[TextIO]:
-        """Open it as text."""
+    def open(self) -> Iterator[TextIO]:
+        """Open it as text, in which surrogates stand for bytes that are not in the encoding."""
         opened = gzip.open if self.path.suffix == ".gz" else open
         try:
             with (
                 _readable(self.path),
-                opened(self.path, "rt", encoding=self.encoding, errors=errors,
+                opened(self.path, "rt", encoding=self.encoding, errors="surrogateescape",
                        newline=self.newline) as text,
             ):  # fmt: skip
                 yield text
@@ -230,32 +223,14 @@ class CsvFile:
     def rows(self, lines: Iterable[str], *, strict: bool = True, skip_blanks: bool = True) -> Any:
         """Read rows with Python's reader: headers and hierarchies."""
         return csv.reader(
-            map(self._without_escapes, lines),
+            lines,
             delimiter=self.delimiter,
             quotechar=self.quote,
+            escapechar=self.escape or None,
             quoting=csv.QUOTE_NONE if self.quote == _NO_QUOTE else csv.QUOTE_MINIMAL,
             strict=strict,
             skipinitialspace=skip_blanks and self.delimiter != " ",
         )
-
-    def _without_escapes(self, text: str) -> str:
-        """Write an escaped quote of a quoted field twice instead, as CSV does.
-
-        One of another field stays, to be refused: as two, it could be an empty text.
-        """
-        if self.escape in ("", self.quote) or self.escape not in text:
-            return text
-        sign, quote = re.escape(self.escape), re.escape(self.quote)
-        plain, end = f"[^{sign}{quote}]*", rf"(?:{quote}|\Z)"
-        field = rf"{quote}{plain}(?:(?:{sign}(?s:.?)|{quote}{quote}){plain})*{end}"
-        escaped = re.compile(f"{sign}([{sign}{quote}])")
-
-        def unescape(found: re.Match[str]) -> str:
-            if found[0][0] == self.quote:
-                return escaped.sub(lambda one: one[1] * (1 + (one[1] == self.quote)), found[0])
-            return self.escape if found[0] == self.escape * 2 else found[0]
-
-        return re.sub(rf"{sign}(?s:.)|{field}", unescape, text)
 
     def header(self, text: TextIO) -> tuple[list[str], int]:
         """Read the names of the columns as they are, and count the lines that were read.
@@ -265,14 +240,20 @@ class CsvFile:
         where = f"{self.path.name}, line {self.n_before + 1}"
         for _ in range(self.n_before):
             text.readline()
+        lines: list[str] = []
+
+        def read() -> Iterator[str]:
+            while line := text.readline(_LONGEST):
+                lines.append(line)
+                yield line
+
         try:  # The header has several lines if a name contains a line break.
-            reader = self.rows(iter(lambda: text.readline(_LONGEST), ""))
-            header: list[str] = next(reader, [])
+            header: list[str] = next(self.rows(read()), [])
         except csv.Error:
             raise InvalidParameterError(
                 "the header cannot be read as CSV", detail=where, hint=_QUOTES
             ) from None
-        self._check_fields(header, self.n_before)
+        self.check_characters("".join(lines), self.n_before)
         if not any(header):
             raise InvalidParameterError(
                 "the file has no header line",
@@ -285,11 +266,12 @@ class CsvFile:
                 detail=f"{where}: {len(header):,} of at most {_MOST_COLUMNS:,}",
                 hint="write the columns that are needed into a file of their own",
             )
-        return [*header, ""] if self.ends_open else header, self.n_before + reader.line_num
+        return header, self.n_before + len(lines)
 
     def copy_options(self) -> dict[str, str]:
         """Return how COPY is to read `records`."""
-        return {"DELIMITER": self.delimiter, "QUOTE": self.quote, "NULL": ""}
+        escape = self.escape or self.quote
+        return {"DELIMITER": self.delimiter, "QUOTE": self.quote, "ESCAPE": escape, "NULL": ""}
 
     def records(self, text: TextIO, header: Sequence[str], n_lines: int) -> Iterator[bytes]:
         """Read what follows the first lines, as many lines for COPY as there are in the file.
@@ -307,33 +289,45 @@ class CsvFile:
                     detail=f"{place}: at least {_LONGEST:,} characters",
                     hint="look whether it is a CSV file, and is whole",
                 )
-            record = self._without_escapes(chunk)
             # A quoted field that is open may be closed in the next lines.
-            if record.count(self.quote) % 2 == 0 or len(record) > _LONGEST:
-                yield self._settle(record, header, n_lines).encode()
-                n_lines += record.count("\n")
+            quotes = re.sub(rf"{re.escape(self.escape)}(?s:.)", "", chunk) if self.escape else chunk
+            if quotes.count(self.quote) % 2 == 0 or len(chunk) > _LONGEST:
+                yield self._settle(chunk, header, n_lines).encode()
+                n_lines += chunk.count("\n")
                 chunk = ""
         if chunk:
-            yield self._settle(self._without_escapes(chunk), header, n_lines).encode()
+            yield self._settle(chunk, header, n_lines).encode()
 
     def _fields_in_quotes(self, chunk: str) -> re.Pattern[str]:
         """Return what matches quoted fields of records, with the blanks around them."""
-        quote, within = re.escape(self.quote), f"[^{re.escape(self.delimiter)}\r\n]"
+        quote, escape = re.escape(self.quote), re.escape(self.escape)
+        within = f"[^{re.escape(self.delimiter)}\r\n]"
+        plain, pair = f"[^{quote}{escape}]*", f"{escape}(?s:.)" if escape else f"{quote}{quote}"
         # It begins with a character, which is found fast, unless there are blanks.
         begin, end = f"{quote}(?<!{within}{quote})", quote
         if self.delimiter != " " and (f" {self.quote}" in chunk or f"{self.quote} " in chunk):
             begin, end = f"(?<!{within}) *{quote}", f"{quote} *"
-        return re.compile(f"({begin}[^{quote}]*(?:{quote}{quote}[^{quote}]*)*{end}(?!{within}))")
+        return re.compile(f"({begin}{plain}(?:{pair}{plain})*{end}(?!{within}))")
 
     def _settle(self, chunk: str, header: Sequence[str], n_lines: int) -> str:
         """Return records with one kind of line ends, and empty ones for empty lines."""
-        self._check_characters(chunk, n_lines, header)
+        self.check_characters(chunk, n_lines, header)
         if not chunk.endswith("\n"):
             chunk += "\n"
-        parts = self._fields_in_quotes(chunk).split(chunk)  # those at odd places are quoted fields
+        quoted = self._fields_in_quotes(chunk)
+        parts = quoted.split(chunk)  # those at odd places are quoted fields
         bare = "\n" + "\0".join(parts[::2]).replace("\r\n", "\n")
         if self.quote in bare or "\r" in bare:
-            raise self._refusal(chunk, n_lines, header)
+            masked = quoted.sub(lambda field: "\0" * len(field[0]), chunk)
+            odd = next(re.finditer(rf"{re.escape(self.quote)}|\r(?!\n)", masked))
+            is_quote, place = odd[0] != "\r", self._place(chunk, odd.start(), n_lines, header)
+            raise InvalidParameterError(
+                "a field has a quote within it, or one that nothing closes"
+                if is_quote else "a line ends in another way than the first one",
+                detail=place,
+                hint=_QUOTES
+                if is_quote else "make all lines end alike, or put the field into double quotes",
+            )  # fmt: skip
         if len(header) > 1:
             empty = rf"\n[{re.escape(self.delimiter)}\t ]*(?=\n)"
             bare = re.sub(empty, "\n" + self.delimiter * (len(header) - 1), bare)
@@ -348,56 +342,29 @@ class CsvFile:
             )
         return settled
 
-    def _refusal(self, chunk: str, n_lines: int, header: Sequence[str]) -> InvalidParameterError:
-        """Say where a quote or the end of a line is that may not be there."""
-        bare = self._fields_in_quotes(chunk).sub(
-            lambda field: "\0" + "\n" * field[0].count("\n"), chunk
-        )
-        bare = bare.replace("\r\n", "\n")
-        if self.quote in bare:
-            message, at = "a field has a quote within it, or one that nothing closes", self.quote
-            hint = _QUOTES
-        else:
-            message, at = "a line ends in another way than the first one", "\r"
-            hint = "make all lines end alike, or put the field into double quotes"
-        place = self._place(bare, bare.index(at), n_lines, header)
-        return InvalidParameterError(message, detail=place, hint=hint)
-
     def _place(self, text: str, at: int, n_lines: int, header: Sequence[str]) -> str:
         """Say in which line and column a character is; delimiters in quotes do not count."""
-        begin = text.rfind("\n", 0, at) + 1
-        outside = text[begin:at].split(self.quote)[text.count(self.quote, 0, begin) % 2 :: 2]
-        n = 1 + sum(piece.count(self.delimiter) for piece in outside)
+        closed = self._fields_in_quotes(text).sub("", text[:at])
+        record = closed.partition(self.quote)[0].rpartition("\n")[2]
+        n = 1 + record.count(self.delimiter)
         name = header[n - 1] if n <= len(header) else ""
         shown = f' ("{name}")' if name and name.isprintable() else ""
         line = n_lines + 1 + text.count("\n", 0, at)
         return f"{self.path.name}, line {line}, column {n}{shown}"
 
-    def _check_fields(self, fields: Sequence[str], n_lines: int) -> None:
-        """Refuse what :meth:`_check_characters` does, in a record that was read."""
-        plain = str.maketrans(dict.fromkeys(self.delimiter + self.quote, " "))
-        self._check_characters(
-            self.delimiter.join(field.translate(plain) for field in fields), n_lines
-        )
-
-    def _check_characters(self, text: str, n_lines: int, header: Sequence[str] = ()) -> None:
+    def check_characters(self, text: str, n_lines: int, header: Sequence[str] = ()) -> None:
         """Refuse bytes of another encoding, and characters that PostgreSQL does not take."""
         try:
             text.encode()
         except UnicodeEncodeError as error:  # bytes that are not in the encoding
             raise self._other_encoding(self._place(text, error.start, n_lines, header)) from None
-        if "\0" in text:
+        controls = "\0" + (_NO_QUOTE if self.quote == _NO_QUOTE else "")
+        if odd := re.search(f"[{controls}]", text):
             raise InvalidParameterError(
-                "the file contains a NUL character",
-                detail=self._place(text, text.index("\0"), n_lines, header),
+                "the file contains a control character that is in no text, such as NUL",
+                detail=self._place(text, odd.start(), n_lines, header),
                 hint="if the file is in UTF-16: encoding => 'utf-16-le' (of Windows) or encoding =>"
-                r" 'utf-16-be'; otherwise remove the character, for example with: tr -d '\000'",
-            )
-        if self.quote == _NO_QUOTE and _NO_QUOTE in text:
-            raise InvalidParameterError(
-                "the file contains a control character that stands for no quotes here",
-                detail=self._place(text, text.index(_NO_QUOTE), n_lines, header),
-                hint=r"remove the character, for example with: tr -d '\001'",
+                r" 'utf-16-be'; otherwise remove it, for example with: tr -d '\000\001'",
             )
 
     def _other_encoding(self, place: str) -> InvalidParameterError:
@@ -434,25 +401,14 @@ def column_names(
         unique.append(one)
         old = next((old for old in (one, given) if old in wanted), None)
         chosen = one if old is None else wanted.pop(old)
-        place = f"{where}, column {position}"
-        if chosen in _SYSTEM_COLUMNS:
+        is_taken = chosen in names or chosen in _SYSTEM_COLUMNS
+        if is_taken or not 0 < len(chosen.encode()) <= MAX_NAME_BYTES or "\0" in chosen:
             raise InvalidParameterError(
-                "the header has a name that PostgreSQL keeps for itself",
-                detail=f'{place}: "{chosen}"',
-                hint=f"give the column another name: rename => '{chosen}=NEW'",
-            )
-        if not chosen or len(chosen.encode()) > MAX_NAME_BYTES or "\0" in chosen:
-            raise InvalidParameterError(
-                "the header has a name that no column can have",
-                detail=place,
+                "the header has a name that the column cannot have",
+                detail=f"{where}, column {position}"
+                + (": PostgreSQL or another column has it" if is_taken else ""),
                 hint=f"give the column another name of 1 to {MAX_NAME_BYTES} bytes:"
-                " rename => 'OLD=NEW'",
-            )
-        if chosen in names:
-            raise InvalidParameterError(
-                "two columns have the same name",
-                detail=f"{where}, columns {names.index(chosen) + 1} and {position}",
-                hint="give one of them another name: rename => 'OLD=NEW'",
+                f" rename => '{chosen if chosen in _SYSTEM_COLUMNS else 'OLD'}=NEW'",
             )
         names.append(chosen)
         if old is None and one != given:
@@ -540,47 +496,48 @@ def _usual_width(rows: Sequence[Sequence[bool]]) -> tuple[float, int]:
     return (n / widths.total(), width) if width > 1 else (0.0, 1)
 
 
-_MOST_BYTES: Final = 20_000_000
+_MOST_CHARACTERS: Final = 20_000_000
 _A_LINE: Final = "write a value and its labels, the narrowest first, such as BSc;degree;any"
 
 
 def read_hierarchy(path: Path) -> dict[str, list[str]]:
     """Read a hierarchy as ARX keeps it: in each line a value and its labels, narrowest first."""
     file = CsvFile.of(path, CsvOptions(skip=0))
-    if path.stat().st_size > _MOST_BYTES:
+    with file.open() as opened:
+        text = opened.read(_MOST_CHARACTERS + 1)
+    if len(text) > _MOST_CHARACTERS:
         raise InvalidParameterError(
             "the file of a hierarchy is too long",
-            detail=f"{path.name}: more than {_MOST_BYTES:,} bytes",
+            detail=f"{path.name}: more than {_MOST_CHARACTERS:,} characters",
             hint="give the source a view with wider values",
         )
+    file.check_characters(text, 0)
     labels: dict[str, list[str]] = {}
-    with file.open(errors=MARKED_BYTES) as text:
-        rows = file.rows(text, skip_blanks=False)
-        try:
-            for row in filter(None, rows):
-                where = f"{path.name}, line {rows.line_num}"
-                file._check_fields(row, rows.line_num - 1)
-                width = len(next(iter(labels.values()), row[1:])) + 1
-                if len(row) != width or width < 2 or not all(row[1:]):
-                    raise InvalidParameterError(
-                        "a line is no value with its labels",
-                        detail=f"{where}: {len(row)} fields, {sum(map(bool, row))} of them not"
-                        f" empty; the first line has {width}",
-                        hint=f"{_A_LINE}; repeat a label where a value has no other at a level",
-                    )
-                if row[0] in labels:
-                    raise InvalidParameterError(
-                        "a value of a hierarchy has two lines",
-                        detail=where,
-                        hint="leave one of them out",
-                    )
-                labels[row[0]] = row[1:]
-        except csv.Error:
-            raise InvalidParameterError(
-                "a line cannot be read as CSV",
-                detail=f"{path.name}, line {rows.line_num}",
-                hint=_DOUBLED,
-            ) from None
+    rows = file.rows(io.StringIO(text), skip_blanks=False)
+    try:
+        for row in filter(None, rows):
+            where = f"{path.name}, line {rows.line_num}"
+            width = len(next(iter(labels.values()), row[1:])) + 1
+            if len(row) != width or width < 2 or not all(row[1:]):
+                raise InvalidParameterError(
+                    "a line is no value with its labels",
+                    detail=f"{where}: {len(row)} fields, {sum(map(bool, row))} of them not"
+                    f" empty; the first line has {width}",
+                    hint=f"{_A_LINE}; repeat a label where a value has no other at a level",
+                )
+            if row[0] in labels:
+                raise InvalidParameterError(
+                    "a value of a hierarchy has two lines",
+                    detail=where,
+                    hint="leave one of them out",
+                )
+            labels[row[0]] = row[1:]
+    except csv.Error:
+        raise InvalidParameterError(
+            "a line cannot be read as CSV",
+            detail=f"{path.name}, line {rows.line_num}",
+            hint=_DOUBLED,
+        ) from None
     if not labels:
         raise InvalidParameterError(
             "the file of a hierarchy is empty", detail=path.name, hint=f"{_A_LINE}, a line for each"

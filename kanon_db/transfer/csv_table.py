@@ -34,7 +34,6 @@ from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.transfer.csv_file import (
     BLANKS,
     DELIMITERS,
-    MARKED_BYTES,
     CsvFile,
     CsvOptions,
     column_names,
@@ -111,10 +110,10 @@ class StagedFile:
         self.n_records = self._n(self.table)
 
     def _misfit(self, where: str) -> InvalidParameterError:
-        n, delimiter = len(self._places) - self._file.ends_open, self._file.delimiter
+        delimiter = self._file.delimiter
         return InvalidParameterError(
             "a line has more or fewer fields than the header",
-            detail=f"{where}: the header has {n}",
+            detail=f"{where}: the header has {len(self._places)}",
             hint="put fields that contain the delimiter into double quotes; if the file has another"
             f" delimiter than {DELIMITERS.get(delimiter, 'this')}, name it:"
             f" delimiter => '{';' if delimiter == ',' else ','}'",
@@ -128,16 +127,13 @@ class StagedFile:
     def _n(self, rows: str, what: str = "*") -> int:
         return int(fetch_one(self._session, f"SELECT count({what}) AS n FROM {rows} AS t")["n"])
 
-    def drop_unnamed(self, unnamed: Sequence[str]) -> list[str]:
-        """Leave out columns without a name if they have no value; returns those that stay."""
-        for column in unnamed:
-            if not self._n(self.table, self._names[column]):
-                del self._names[column]
-                self.header.remove(column)
-            elif self._file.ends_open and column == unnamed[-1]:
-                line = self._line(f"{self._names[column]} IS NOT NULL")
-                raise self._misfit(f"{self._file.path.name}, line {line}")
-        return [column for column in unnamed if column in self._names]
+    def drop_unnamed(self, unnamed: Sequence[str]) -> int:
+        """Leave out those columns without a name that have no value, and count them."""
+        empty = [one for one in unnamed if not self._n(self.table, self._names[one])]
+        for column in empty:
+            del self._names[column]
+            self.header.remove(column)
+        return len(empty)
 
     def _line(self, condition: str, record: int | None = None) -> int:
         """Find the line of the first record that fulfils a condition, or of the nth one."""
@@ -554,7 +550,7 @@ def load_csv(
         )
     named = read_object(reading.types or {}, "types")
     file = CsvFile.of(path, reading)
-    with file.open(errors=MARKED_BYTES) as text:
+    with file.open() as text:
         given_names, n_lines = file.header(text)
         where = f"{path.name}, line {file.n_before + 1}"
         header, names_notes = column_names(given_names, reading.new_names, where)
@@ -563,7 +559,7 @@ def load_csv(
         session.phase("copying the file")
         staged.copy(text, n_lines)
     unnamed = [name for name, old in zip(header, given_names, strict=True) if not old.strip(BLANKS)]
-    n_dropped = len(unnamed) - len(staged.drop_unnamed(unnamed))
+    n_dropped = staged.drop_unnamed(unnamed)
     session.phase("inferring types")
     kept = {name: own.sql for name, own in _columns_of(session, target).items() if replace}
     if replace and must_keep is not None and must_keep(target):

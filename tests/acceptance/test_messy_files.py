@@ -331,7 +331,7 @@ FOUND_LATER: Final[dict[str, Messy]] = {
     ),
     "something after a quoted field": Messy(f'n,a\n1,"x"\n2,"{NAME}" y\n', "line 3, column 2"),
     "MySQL's quotes": Messy(
-        'n,say\n1,"he said \\"no\\" twice"\n2,"\\\\, ""x"""\n', 'line 2, column 2 ("say")',
+        'n,say\n1,"he said \\"no\\" twice"\n2,"\\\\, \\"x\\""\n', 'line 2, column 2 ("say")',
         Loaded("integer text", [(1, 'he said "no" twice'), (2, '\\, "x"')],
                options={"escape": "backslash"}),
     ),
