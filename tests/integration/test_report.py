@@ -45,14 +45,19 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def published(parties: Parties) -> None:
+def patients(parties: Parties) -> Functions:
     rows = [(i % 41, i % 3, f"ill {i % 7}", BAD if i % 2 else "note") for i in range(300)]
     columns = f'age int, sex int, "<i>ill" text, "{"n" * 40}" text'
     create_table(parties.publisher, "data.patients", columns, rows)
     kanon = Functions(parties.publisher)
     kanon.register("data.patients", ["age", "sex"], "<i>ill")
+    return kanon
+
+
+@pytest.fixture(scope="module")
+def published(patients: Functions) -> None:
     for kind, (function, given) in GIVEN.items():
-        kanon.call(function, "data.patients", kind, **given)
+        patients.call(function, "data.patients", kind, **given)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +68,7 @@ def publisher(parties: Parties) -> Iterator[kanon_db.Kanon]:
 
 
 @pytest.fixture(scope="module")
-def reports(publisher: kanon_db.Kanon) -> dict[str, str]:
+def reports(publisher: kanon_db.Kanon, published: None) -> dict[str, str]:
     """The page of each kind."""
     return {kind: publisher.report(kind) for kind in GIVEN}
 
@@ -137,6 +142,7 @@ def test_it_is_whole_and_says_what_functions_say(
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("published")
 def test_before_and_after(parties: Parties, publisher: kanon_db.Kanon) -> None:
     """What is said of the source, counted in another way."""
     with publisher._operation() as session:
@@ -167,14 +173,14 @@ def test_before_and_after(parties: Parties, publisher: kanon_db.Kanon) -> None:
     assert facts["model"].errors == []
 
 
-@pytest.mark.slow("publications of all kinds are made for this module")
-def test_only_for_who_published(parties: Parties) -> None:
+@pytest.mark.slow("three sources are published for this module")
+def test_only_for_who_published(parties: Parties, visits: None) -> None:
     dsn = make_conninfo(parties.dsn, user=parties.analyst.info.user)
     with (
         kanon_db.connect(dsn) as analyst,
         pytest.raises(KanonError, match="only the role that published"),
     ):
-        analyst.report("generalized")
+        analyst.report("told")
 
 
 def test_records_are_not_called_people(publisher: kanon_db.Kanon, visits: None) -> None:
@@ -563,13 +569,15 @@ def test_what_was_not_measured(publisher: kanon_db.Kanon, visits: None) -> None:
     publisher.drop_publication("tried")
 
 
-def test_a_publication_that_was_changed(parties: Parties, publisher: kanon_db.Kanon) -> None:
-    fetch(parties.admin, "ALTER MATERIALIZED VIEW published.suppressed OWNER TO postgres")
+def test_a_publication_that_was_changed(
+    parties: Parties, publisher: kanon_db.Kanon, visits: None
+) -> None:
+    fetch(parties.admin, "ALTER MATERIALIZED VIEW published.told OWNER TO postgres")
     try:
         with pytest.raises(KanonError):
-            publisher.report("suppressed")
+            publisher.report("told")
     finally:
-        fetch(parties.admin, "ALTER MATERIALIZED VIEW published.suppressed OWNER TO kanon_owner")
+        fetch(parties.admin, "ALTER MATERIALIZED VIEW published.told OWNER TO kanon_owner")
 
 
 # -- in a browser ---------------------------------------------------------------------------------
