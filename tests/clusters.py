@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -24,10 +25,22 @@ SETTINGS = {
 """What the tests' clusters change in the settings of a private cluster."""
 
 
-def new_cluster() -> LocalCluster:
-    """Name a cluster that does not exist yet."""
+def new_folder() -> Path:
+    """Name a folder that does not exist yet."""
     # Not by mkdtemp: that folder would be closed to the server's OS user.
-    return LocalCluster(Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}"))
+    return Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}")
+
+
+@contextlib.contextmanager
+def cluster_folder(*below: str) -> Iterator[Path]:
+    """Name a folder for a cluster, and remove what is made there."""
+    root = new_folder()
+    path = root.joinpath(*below)
+    try:
+        yield path
+    finally:
+        LocalCluster(path).destroy()
+        shutil.rmtree(root, ignore_errors=True)
 
 
 def start(cluster: LocalCluster) -> str:
@@ -55,8 +68,5 @@ def create_database(dsn: str, name: str, template: str = "template0") -> str:
 @contextlib.contextmanager
 def private_cluster() -> Iterator[str]:
     """Run a cluster during a block."""
-    cluster = new_cluster()
-    try:
-        yield start(cluster)
-    finally:
-        cluster.destroy()
+    with cluster_folder() as folder:
+        yield start(LocalCluster(folder))

@@ -10,10 +10,8 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +25,7 @@ from kanon_db.cluster import _host
 from kanon_db.installation.install import install
 from kanon_db.installation.service import allow, read_key
 from kanon_db.operations import operations
+from tests.clusters import new_folder
 from tests.integration.parties import Connection, Functions, _cast, fetch, value
 
 KANON = str(Path(sys.executable).with_name("kanon"))
@@ -55,8 +54,7 @@ min_wal_size = '32MB'
         given = os.environ.get("KANON_SERVICE_BIN")
         self._programs = Path(given) if given else _host.find_programs().directory
         self._account = _host.server_account()
-        # Not made by mkdtemp: that folder would be closed to the server's OS user.
-        self.folder = Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}")
+        self.folder = new_folder()
         self.log = self.folder.with_suffix(".log")  # not on its disk, which may be full
         self.is_small = False
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -36,6 +35,7 @@ from tests.attacks.models import (
     publish,
     question,
 )
+from tests.clusters import cluster_folder
 from tests.integration.parties import Connection, Functions, Parties, fetch, sqlstate_of, value
 from tests.migration.test_restore import restored, run
 from tests.profiles import examples
@@ -364,8 +364,8 @@ def test_neither_a_crash_nor_a_prepared_transaction_undoes_an_answer() -> None:
 
     Afterwards, a transaction that was prepared is rolled back.
     """
-    cluster = LocalCluster(Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}"))
-    try:
+    with cluster_folder() as folder:
+        cluster = LocalCluster(folder)
         dsn = cluster.start()
         install(dsn)
         with psycopg.connect(dsn, autocommit=True) as admin:
@@ -394,8 +394,6 @@ def test_neither_a_crash_nor_a_prepared_transaction_undoes_an_answer() -> None:
             fetch(reader, "PREPARE TRANSACTION 'undone'")
             fetch(reader, "ROLLBACK PREPARED 'undone'")
             assert ask(reader, "m")[0]["answers_left"] == ANSWERS - 3
-    finally:
-        cluster.destroy()
 
 
 def _kill(data: Path) -> None:

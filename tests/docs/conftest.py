@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.interfaces.demo import write_fair
+from tests.clusters import cluster_folder
 
 
 @pytest.fixture
@@ -35,7 +32,5 @@ def fair_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def private_cluster() -> Iterator[Path]:
     """A folder for it, which is made where an example starts one."""
-    root = Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}")
-    yield root / "cluster"
-    LocalCluster(root / "cluster").destroy()
-    shutil.rmtree(root, ignore_errors=True)
+    with cluster_folder("cluster") as folder:
+        yield folder

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,10 +14,10 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.installation.install import install, uninstall
 from kanon_db.installation.sql_objects import function_names
 from kanon_db.operations import operations
+from tests.clusters import private_cluster
 from tests.docs.console import PAGES
 from tests.integration.parties import fetch, value
 from tests.service import served
@@ -69,11 +67,8 @@ def snapshot(dsn: str) -> dict[str, set[str]]:
 @pytest.fixture(scope="module")
 def fresh() -> Iterator[str]:
     """A server where nothing of ours has ever been."""
-    cluster = LocalCluster(Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}"))
-    try:
-        yield cluster.start()
-    finally:
-        cluster.destroy()
+    with private_cluster() as dsn:
+        yield dsn
 
 
 def written(inside: dict[str, set[str]], service: dict[str, set[str]]) -> str:

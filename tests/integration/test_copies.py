@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.installation.doctor import examine
 from kanon_db.installation.install import install
 from kanon_db.operations import operations
-from tests.clusters import new_cluster, start
+from tests.clusters import cluster_folder, start
 from tests.docs.console import PAGES, blocks
 from tests.integration.parties import (
     Connection,
@@ -61,14 +60,7 @@ def answers(server: Server) -> dict[str, object]:
 def places() -> Iterator[Callable[[], LocalCluster]]:
     """Make clusters, which go in the end."""
     with contextlib.ExitStack() as cleanup:
-
-        def make() -> LocalCluster:
-            cluster = new_cluster()
-            cleanup.callback(shutil.rmtree, cluster.directory, ignore_errors=True)
-            cleanup.callback(cluster.destroy)
-            return cluster
-
-        yield make
+        yield lambda: LocalCluster(cleanup.enter_context(cluster_folder()))
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import shutil
-import tempfile
-import uuid
 import warnings
 from collections.abc import Iterator
 from decimal import Decimal
@@ -25,6 +22,7 @@ from kanon_db.errors import (
     InvalidParameterError,
     TooFewError,
 )
+from tests.clusters import cluster_folder
 
 N = 120
 PEOPLE = pd.DataFrame(
@@ -47,10 +45,8 @@ KNOWN = ["age", "zip", "height", "born"]
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    root = Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}")
-    yield root / "cluster"
-    LocalCluster(root / "cluster").destroy()
-    shutil.rmtree(root, ignore_errors=True)
+    with cluster_folder("cluster") as folder:
+        yield folder
 
 
 def anonymize(folder: Path, frame: pd.DataFrame = PEOPLE, **given: Any) -> pd.DataFrame:

@@ -9,9 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from psycopg.conninfo import make_conninfo
 from kanon_db.errors import DatabaseError
 from kanon_db.installation.install import install
 from kanon_db.session.psycopg_session import PsycopgSession
-from tests.clusters import new_cluster
+from tests.clusters import new_folder, private_cluster
 from tests.integration.parties import (
     WAYS,
     Connection,
@@ -296,7 +294,6 @@ with psycopg.connect(dsn, autocommit=True) as connection:
 
 CLIENT = """
 import sys, psycopg
-from tests.clusters import new_cluster
 from tests.integration.parties import WAYS
 dsn, way = sys.argv[1:]
 with psycopg.connect(dsn, autocommit=True) as connection:
@@ -341,7 +338,7 @@ def test_client_killed(parties: Parties, definitions: Callable[[str], None], way
 @pytest.fixture
 def small_tablespace(parties: Parties) -> Iterator[str]:
     """A tablespace on a file system of 1 MB; needs root."""
-    folder = Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}")
+    folder = new_folder()
     folder.mkdir()
     mounted = shutil.which("mount") and os.geteuid() == 0 and subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=1m", "none", folder], capture_output=True
@@ -379,9 +376,7 @@ def test_disk_full(parties: Parties, small_tablespace: str, setting: str, way: s
 @pytest.mark.long
 def test_backend_killed() -> None:
     """A backend dies of SIGKILL, as by the kernel for want of memory; the server recovers."""
-    cluster = new_cluster()
-    try:
-        dsn = cluster.start()
+    with private_cluster() as dsn:
         install(dsn)
         with psycopg.connect(dsn, autocommit=True) as admin:
             fetch(admin, "CREATE TABLE people AS SELECT i % 9 AS age, i % 5 AS sick"
@@ -405,8 +400,6 @@ def test_backend_killed() -> None:
             fetch(admin, "DROP EVENT TRIGGER interrupt")
             assert remains(admin) == []
             Functions(admin).publish("public.people", "orphan", privacy=PRIVACY)
-    finally:
-        cluster.destroy()
 
 
 def wait_until_answering(dsn: str) -> None:

@@ -10,9 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from kanon_db.cluster import _host
 from kanon_db.cluster.cluster_folder import TEMPORARY
 from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.errors import ServerError
+from tests.clusters import cluster_folder
 
 KANON = Path(sys.executable).with_name("kanon")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root starts servers as others")
@@ -53,15 +52,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 def folders() -> Iterator[Callable[..., Path]]:
     """Folders that the server's OS user can reach, whose clusters go in the end."""
     with contextlib.ExitStack() as cleanup:
-
-        def make(*below: str) -> Path:
-            root = Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}")
-            path = root.joinpath(*below)
-            cleanup.callback(shutil.rmtree, root, ignore_errors=True)
-            cleanup.callback(LocalCluster(path).destroy)
-            return path
-
-        yield make
+        yield lambda *below: cleanup.enter_context(cluster_folder(*below))
 
 
 @pytest.fixture(scope="module")

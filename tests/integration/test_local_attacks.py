@@ -11,8 +11,6 @@ import json
 import os
 import pwd
 import shutil
-import tempfile
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,6 +26,7 @@ from kanon_db.cluster.cluster_folder import (
 from kanon_db.cluster.local_cluster import LocalCluster, default_directory
 from kanon_db.errors import ServerError
 from kanon_db.installation.interpreter import _copy_environment
+from tests.clusters import new_folder
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can play two OS users")
 
@@ -38,7 +37,7 @@ ONLY_OURS = "known to root alone"
 @pytest.fixture
 def place() -> Iterator[Path]:
     """A folder below /tmp that everybody may enter."""
-    path = Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}")
+    path = new_folder()
     path.mkdir()
     path.chmod(0o755)
     yield path

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,7 +24,7 @@ from kanon_db.errors import InvalidParameterError, PermissionDeniedError, Server
 from kanon_db.installation.doctor import examine
 from kanon_db.installation.extension import tle_registration, write_extension
 from kanon_db.installation.install import install, uninstall
-from tests.clusters import create_database, private_cluster
+from tests.clusters import create_database, new_folder, private_cluster
 from tests.integration.parties import Functions, create_table, fetch, value
 from tests.migration.test_install import second
 from tests.migration.test_restore import run
@@ -38,7 +37,7 @@ def tree() -> Iterator[Path]:
     """The server's programs, which find their extensions beside themselves."""
     real = _host.find_programs().directory
     shared = Path(run("pg_config", "--sharedir").strip())
-    home = Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}")
+    home = new_folder()
     programs, copied = (home / path.relative_to("/") for path in (real, shared))
     try:
         shutil.copytree(real, programs)

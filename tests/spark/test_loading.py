@@ -30,14 +30,6 @@ __all__ = ["parties"]
 
 
 @pytest.fixture(scope="module")
-def published(spark: Any, people: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A publication that tests only read."""
-    target = tmp_path_factory.mktemp("published") / "people_b"
-    on_spark.publish_buckets(spark, people, str(target), source_name="people", **data.ASKED)
-    return target
-
-
-@pytest.fixture(scope="module")
 def loaded(spark: Any, published: Path, parties: Parties) -> Any:
     return on_spark.load(spark, str(published), parties.publisher)
 

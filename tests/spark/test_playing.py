@@ -209,13 +209,6 @@ def test_an_order_that_is_drawn_leaves_more_rows(spark: Any, tmp_path: Path) -> 
 # -- buckets ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def published(spark: Any, people: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("published") / "people_b"
-    on_spark.publish_buckets(spark, people, str(target), source_name="people", **data.ASKED)
-    return target
-
-
 def test_the_same_is_found_of_buckets(
     spark: Any, published: Path, people: str, parties: Parties
 ) -> None:
