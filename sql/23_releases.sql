@@ -137,6 +137,28 @@ $function$;
 COMMENT ON FUNCTION kanon.grants IS
     'the rights on each publication, or on one, as words: relation, grantee, grantor, right, column';
 
+CREATE OR REPLACE FUNCTION kanon.owner_note_names() RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _table text;
+BEGIN
+    FOREACH _table IN ARRAY ARRAY['release_reader', 'budget', 'job'] LOOP
+        EXECUTE format(
+            'UPDATE kanon.%I AS t SET role_name = u.rolname FROM pg_roles AS u'
+            ' WHERE u.oid = t.role AND u.rolname <> t.role_name', _table);
+    END LOOP;
+    UPDATE kanon.release AS r SET released_by = u.rolname FROM pg_roles AS u
+    WHERE u.oid = r.publisher AND u.rolname <> r.released_by;
+    UPDATE kanon.publication AS p SET published_by = u.rolname
+    FROM kanon.release AS r JOIN pg_roles AS u ON u.oid = r.publisher
+    WHERE r.publication_id = p.publication_id AND u.rolname <> p.published_by;
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_note_names IS
+    'enters what roles are called by now, since a restored catalog finds them by their names';
+
 CREATE OR REPLACE FUNCTION kanon.owner_note_readers(publication kanon.publication) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -146,6 +168,7 @@ DECLARE
         WHERE r.publication_id = publication.publication_id);
     _now     CONSTANT oid[] := ARRAY(SELECT role FROM kanon.readers(publication));
 BEGIN
+    PERFORM kanon.owner_note_names();
     UPDATE kanon.release_reader AS r SET until = clock_timestamp()
     WHERE r.release_id = _release AND r.until IS NULL AND r.role <> ALL (_now);
     INSERT INTO kanon.release_reader (release_id, role, role_name, since)

@@ -181,6 +181,7 @@ def install(
                 is_elsewhere = bool(session.fetch(_ELSEWHERE))
                 session.fetch("SELECT kanon.come_home($1::text::boolean)", str(is_elsewhere))
                 actions += repair_restored(session, schema) if is_elsewhere else []
+                session.fetch("SELECT kanon.owner_note_names()")
                 session.fetch("SELECT kanon.owner_note_readers(p) FROM kanon.publication AS p")
                 session.fetch("SELECT kanon.owner_sweep()")
                 session.fetch("SELECT kanon.owner_provide_guard($1::text)", schema)

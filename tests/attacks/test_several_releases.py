@@ -542,3 +542,27 @@ def test_rows_in_batches(parties: Parties) -> None:
     assert kanon.call("refresh", "batched")["added"] == 4
     told = refusal(parties, "suppressed", name, "finer", k=4, patterns=[".."])
     assert "rows in several batches" in told
+
+
+def test_a_renamed_reader_is_known_after_a_restore(
+    parties: Parties, source: str, new_role: Callable[..., str]
+) -> None:
+    """By the name that the role had when anybody last published; the publisher, too."""
+    reader, publisher = new_role("kanon_user"), new_role("kanon_publisher")
+    fetch(parties.admin, f"GRANT USAGE ON SCHEMA data TO {publisher}")
+    fetch(parties.admin, f"GRANT SELECT ON {source} TO {publisher}")
+    fetch(parties.admin, f"SET ROLE {publisher}")
+    Functions(parties.admin).of_kind("buckets", source, "first", readers=[reader])
+    Functions(parties.admin).drop("first")
+    fetch(parties.admin, "RESET ROLE")
+    for role in (reader, publisher):
+        fetch(parties.admin, f"ALTER ROLE {role} RENAME TO {role}_renamed")
+    publish(parties, "suppressed", source, "draft", readers=[])
+    fetch(parties.admin, "SELECT kanon.come_home(true)")
+    # This would find the first one by the number that the role has had before.
+    refused = refusal(parties, "suppressed", source, "second", readers=[f"{reader}_renamed"])
+    assert f"{reader}_renamed could also read first" in refused
+    assert fetch(
+        parties.admin,
+        "SELECT released_by, publisher::regrole::text FROM kanon.release WHERE name = 'first'",
+    ) == [(f"{publisher}_renamed",) * 2]
