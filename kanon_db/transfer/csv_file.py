@@ -119,17 +119,14 @@ class CsvOptions:
     def new_names(self) -> dict[str, str]:
         """The new names of columns, by the old ones."""
         given = [self.rename] if isinstance(self.rename, str) else self.rename
-        pairs: list[tuple[Any, ...]] = (
-            [*given.items()]
-            if isinstance(given, Mapping)
-            else [tuple(pair.rsplit("=", 1)) if isinstance(pair, str) else () for pair in given]
-        )
-        if not all(len(pair) == 2 and all(isinstance(one, str) for one in pair) for pair in pairs):
+        if not isinstance(given, Mapping):
+            given = dict(str(pair).rpartition("=")[::2] for pair in given)
+        if not all(name and isinstance(name, str) for pair in given.items() for name in pair):
             raise InvalidParameterError(
                 "a column is renamed with its name in the file, =, and the new name",
                 hint="rename => 'OLD=NEW'",
             )
-        return dict(pairs)
+        return {**given}
 
 
 @dataclass(frozen=True)
@@ -417,13 +414,18 @@ def column_names(
             notes[chosen] = (
                 f"{why if name else 'it has no name in the file'}: rename => '{quoted}=NEW'"
             )
-    if wanted:
+    require_columns(wanted, unique, "rename")
+    return names, notes
+
+
+def require_columns(named: Iterable[str], columns: Sequence[str], option: str) -> None:
+    """Refuse an option that names a column which the file does not have."""
+    if missing := [name for name in named if name not in columns]:
         raise NotFoundError(
             "the file has no such column",
-            detail=f'column "{next(iter(wanted))}", named in rename',
-            hint=f"its columns are {', '.join(names)}",
+            detail=f'column "{missing[0]}", named in {option}',
+            hint=f"its columns are {', '.join(columns)}",
         )
-    return names, notes
 
 
 def encoding_name(name: str) -> str:

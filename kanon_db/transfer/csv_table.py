@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final, NamedTuple, TextIO
 
 import psycopg
 
@@ -27,7 +27,6 @@ from kanon_db.errors import (
     DuplicateError,
     InUseError,
     InvalidParameterError,
-    NotFoundError,
 )
 from kanon_db.session.protocol import DATA_EXCEPTION_CLASS, fetch_one, temporary_table
 from kanon_db.session.psycopg_session import PsycopgSession
@@ -38,6 +37,7 @@ from kanon_db.transfer.csv_file import (
     CsvOptions,
     column_names,
     encoding_name,
+    require_columns,
 )
 from kanon_db.transfer.csv_types import (
     FINER,
@@ -66,6 +66,24 @@ _HOUSEHOLDS: Final = re.compile(
     "(?i)(?:^|[^a-z])(?:hh|household|haushalts?|famil(?:y|ie|ien))_?(?:id|no|nr|num(?:ber|mer)?|key|code)$"
 )
 """Names of columns whose values several people have."""
+
+
+class OddTexts(NamedTuple):
+    """How many values of a column are missing, have blanks around them, or are empty texts."""
+
+    n_missing: int
+    n_blank: int
+    n_empty: int
+
+    def note(self, column: str, kind: ValueType) -> str:
+        """Say what is worth knowing about a column, but none of its values."""
+        name = json.dumps(column, ensure_ascii=False).replace("'", "''")
+        said = [
+            kind.note.replace('"COLUMN"', name),
+            f"{self.n_blank:,} have blanks around them: trim => true" if self.n_blank else "",
+            f"{self.n_empty:,} are empty texts in quotes: null => ''" if self.n_empty else "",
+        ]
+        return "; ".join(filter(None, said))
 
 
 class StagedFile:
@@ -159,36 +177,24 @@ class StagedFile:
 
     def find_types(self, names: Mapping[str, str]) -> dict[str, ValueType]:
         """Look up the types that were named, by column."""
-        for column in names:
-            if column not in self.header:
-                raise NotFoundError(
-                    "the file has no such column",
-                    detail=f'column "{column}", named in types',
-                    hint=f"its columns are {', '.join(self.header)}",
-                )
-        return {column: self._look_up(name, column) for column, name in names.items()}
+        require_columns(names, self.header, "types")
+        return {column: self._look_up(str(name), column) for column, name in names.items()}
 
     def _look_up(self, name: str, column: str) -> ValueType:
-        session = self._session
+        session, table = self._session, temporary_table(self._session, "type")
         try:
             with session.savepoint():
-                if (
-                    isinstance(name, str)
-                    and fetch_one(
-                        session, "SELECT to_regtype($1::text) IS NOT NULL AS is_known", name
-                    )["is_known"]
-                ):  # so it is nothing but the name of a type, perhaps with a length
-                    table = temporary_table(session, "type")
-                    session.fetch(f"CREATE TEMPORARY TABLE {table} (v {name}\n) ON COMMIT DROP")
-                    return _columns_of(session, table)["v"]
-        except DatabaseError:  # the name is no SQL
-            pass
-        raise InvalidParameterError(
-            "the type of a column is not known",
-            detail=f'types, column "{column}"',
-            hint="name one of PostgreSQL's types: boolean, integer, bigint, numeric, double"
-            " precision, date, timestamp, text",
-        )
+                session.fetch("SELECT $1::text::regtype", name)
+                # So it is nothing but the name of a type, perhaps with a length.
+                session.fetch(f"CREATE TEMPORARY TABLE {table} (v {name}\n) ON COMMIT DROP")
+                return _columns_of(session, table)["v"]
+        except DatabaseError:
+            raise InvalidParameterError(
+                "the type of a column is not known",
+                detail=f'types, column "{column}"',
+                hint="name one of PostgreSQL's types: boolean, integer, bigint, numeric, double"
+                " precision, date, timestamp, text",
+            ) from None
 
     def infer(self, given: Mapping[str, ValueType]) -> dict[str, ValueType]:
         """Return the type of each column: the given one, or one that all values have."""
@@ -197,11 +203,8 @@ class StagedFile:
         signs = {kinds[0].decimal for kinds in likely.values() if len(kinds) == 1} - {""}
         chosen = {}
         for column, kinds in likely.items():
-            if len(kinds) > 1 and len(signs) == 1:  # what one column proves holds of the whole file
-                note = f"as in other columns, decimal => '{min(signs)}'"
-                proven = [replace(kind, note=note) for kind in kinds if kind.decimal in signs]
-            else:
-                proven = kinds
+            # What one column proves holds of the whole file.
+            proven = [kind for kind in kinds if {kind.decimal} == signs]
             chosen[column] = self._choose(column, proven or kinds, given.get(column))
         if self._reading.date_format:
             self._require_dates([name for name in self.header if name not in given], chosen)
@@ -365,30 +368,8 @@ class StagedFile:
         n = self._n(f"(SELECT FROM {self.table} AS r WHERE {rounded})")
         return f"{n:,} of its values {lost}" if n else ""
 
-    def notes(
-        self, types: Mapping[str, ValueType], odd: Mapping[str, tuple[int, int]]
-    ) -> dict[str, str]:
-        """Say of each column what is worth knowing, but none of its values."""
-        notes = {}
-        for column, kind in types.items():
-            n_blank, n_empty = odd[column]
-            name = json.dumps(column, ensure_ascii=False).replace("'", "''")
-            said = [
-                kind.note.replace('"COLUMN"', name),
-                f"{n_blank:,} have blanks around them: trim => true" if n_blank else "",
-                f"{n_empty:,} are empty texts in quotes: null => ''" if n_empty else "",
-            ]
-            if any(said):
-                notes[column] = "; ".join(filter(None, said))
-        return notes
-
-    def count(
-        self, types: Mapping[str, ValueType]
-    ) -> tuple[int, int, dict[str, int], dict[str, tuple[int, int]]]:
-        """Count records, those that are the same as an earlier one, and by column missing values.
-
-        Of texts, count those with blanks around them, and empty ones, too.
-        """
+    def count(self, types: Mapping[str, ValueType]) -> tuple[int, dict[str, OddTexts]]:
+        """Count the records, and the values of each column that are worth knowing about."""
         counts = []
         for name, kind in types.items():
             raw = self._raw(name)
@@ -400,15 +381,12 @@ class StagedFile:
             self._session,
             f"SELECT count(*) AS n, ARRAY[{', '.join(counts)}] AS counts FROM {self._records}",
         )
-        n, each = int(row["n"]), [*map(int, row["counts"])]
-        different = f"(SELECT FROM {self._records} GROUP BY hash_record_extended(r.*, 0))"
-        missing = {name: n - known for name, known in zip(types, each[::3], strict=True)}
-        return (
-            n,
-            n - self._n(different),
-            {name: n_missing for name, n_missing in missing.items() if n_missing},
-            dict(zip(types, zip(each[1::3], each[2::3], strict=True), strict=True)),
-        )
+        n, each = int(row["n"]), iter(map(int, row["counts"]))
+        return n, {name: OddTexts(n - next(each), next(each), next(each)) for name in types}
+
+    def count_different(self) -> int:
+        """Count the records that no earlier one is the same as."""
+        return self._n(f"(SELECT FROM {self._records} GROUP BY hash_record_extended(r.*, 0))")
 
     def select(self, types: Mapping[str, ValueType]) -> str:
         """Return the statement that reads the values."""
@@ -420,13 +398,10 @@ class StagedFile:
 
     def _raw(self, column: str) -> str:
         """Return the text of a value, as it is, or NULL if it means so."""
-        own, words = (
-            f"r.{self._names[column]}",
-            map(self._session.literal, self._reading.null_texts),
-        )
+        own = f"r.{self._names[column]}"
         bare = f"btrim({own}, {self._blanks})"
         text = bare if self._reading.trim else own
-        null = ", ".join(words)
+        null = ", ".join(map(self._session.literal, self._reading.null_texts))
         return f"CASE WHEN {bare} IN ({null}) THEN NULL ELSE {text} END" if null else text
 
     def _text(self, column: str) -> str:
@@ -572,25 +547,26 @@ def load_csv(
         )
     types = staged.infer(given)
     session.phase("reading the values")
-    count, duplicates, missing, odd = staged.count(types)
-    notes = staged.notes(types, odd)
-    for column, note in names_notes.items():
-        if column in staged.header:
-            notes[column] = "; ".join(filter(None, [note, notes.get(column)]))
-    counts = {
-        "empty lines left out": staged.n_records - count,
+    n, odd = staged.count(types)
+    duplicates = n - staged.count_different()
+    notes = {column: [names_notes.get(column), odd[column].note(column, kind)]
+             for column, kind in types.items()}  # fmt: skip
+    remarks = {
+        "empty lines left out": staged.n_records - n,
         "columns without a name and a value left out": n_dropped,
         "records that repeat an earlier one": duplicates,
     }
     preview = CsvPreview(
         file.delimiter,
         encoding_name(file.encoding),
-        [(column, types[column].sql) for column in staged.header],
-        notes,
-        missing,
-        count,
-        duplicates,
-        [f"{what}: {n:,}" for what, n in counts.items() if n],
+        columns=[(column, kind.sql) for column, kind in types.items()],
+        notes={
+            column: "; ".join(filter(None, said)) for column, said in notes.items() if any(said)
+        },
+        missing={column: one.n_missing for column, one in odd.items() if one.n_missing},
+        records=n,
+        duplicates=duplicates,
+        remarks=[f"{what}: {n:,}" for what, n in remarks.items() if n],
     )
     if on_found is not None:
         on_found(preview)

@@ -131,6 +131,8 @@ def _numbers(shapes: Shapes, delimiter: str, decimal: str | None, unit: str) -> 
             )
     if kinds and not kinds[0].option:  # all are read alike
         return kinds[:1]
+    if len(kinds) > 1:
+        return [replace(kind, note=f"as in other columns, {kind.option}") for kind in kinds]
     # A comma in a file that commas separate may stand in a list of two.
     is_lone = [kind.option for kind in kinds] == ["decimal => ','"] and not kinds[0].drops
     return [*kinds, TEXT] if is_lone and delimiter == "," and decimal is None else kinds
