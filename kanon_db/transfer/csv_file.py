@@ -237,20 +237,15 @@ class CsvFile:
         where = f"{self.path.name}, line {self.n_before + 1}"
         for _ in range(self.n_before):
             text.readline()
-        lines: list[str] = []
-
-        def read() -> Iterator[str]:
-            while line := text.readline(_LONGEST):
-                lines.append(line)
-                yield line
-
+        reader = self.rows(iter(lambda: text.readline(_LONGEST), ""))
         try:  # The header has several lines if a name contains a line break.
-            header: list[str] = next(self.rows(read()), [])
+            header: list[str] = next(reader, [])
         except csv.Error:
             raise InvalidParameterError(
                 "the header cannot be read as CSV", detail=where, hint=_QUOTES
             ) from None
-        self.check_characters("".join(lines), self.n_before)
+        names = [name.replace(self.delimiter, " ").replace(self.quote, " ") for name in header]
+        self.check_characters(self.delimiter.join(names), self.n_before)
         if not any(header):
             raise InvalidParameterError(
                 "the file has no header line",
@@ -263,7 +258,7 @@ class CsvFile:
                 detail=f"{where}: {len(header):,} of at most {_MOST_COLUMNS:,}",
                 hint="write the columns that are needed into a file of their own",
             )
-        return header, self.n_before + len(lines)
+        return header, self.n_before + reader.line_num
 
     def copy_options(self) -> dict[str, str]:
         """Return how COPY is to read `records`."""

@@ -12,7 +12,6 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 
@@ -166,10 +165,9 @@ class StagedFile:
             " FROM texts, first GROUP BY first.n",
         )["line"])  # fmt: skip
 
-    def _line_of(self, column: str, pattern: str, is_match: bool) -> int:
-        """Find the line of the first text that matches a pattern, or that does not."""
-        sign = "~" if is_match else "!~"
-        return self._line(f"{self._text(column)} {sign} {self._session.literal(pattern)}")
+    def _line_of(self, column: str, pattern: str) -> int:
+        """Find the line of the first text that does not match a pattern."""
+        return self._line(f"{self._text(column)} !~ {self._session.literal(pattern)}")
 
     def _place(self, column: str, line: int) -> str:
         shown = f' ("{column}")' if column.isprintable() else ""
@@ -207,7 +205,7 @@ class StagedFile:
             proven = [kind for kind in kinds if {kind.decimal} == signs]
             chosen[column] = self._choose(column, proven or kinds, given.get(column))
         if self._reading.date_format:
-            self._require_dates([name for name in self.header if name not in given], chosen)
+            self._require_dates(self._reading.date_format, chosen)
         return chosen
 
     def _count_shapes(self, given: Mapping[str, ValueType]) -> None:
@@ -248,7 +246,10 @@ class StagedFile:
         kinds = [kind for kind in likely if not kind.may_fail or self._can_read(column, kind)]
         if kinds or not likely or given is not None:
             return kinds
-        if likely[0].option == f"date_format => '{self._reading.date_format}'":
+        if (
+            self._reading.date_format
+            and likely[0].option == date_type(self._reading.date_format).option
+        ):
             self._require_readable(column, likely[0])
         line = self._first_unreadable(column, likely[0])
         note = (
@@ -289,7 +290,7 @@ class StagedFile:
             said = f"{n:,} numbers are written in several ways, such as with another last 0"
             kind, notes = TEXT, [f"{said}, as codes are: kept as texts, or {as_type(kind.sql)}"]
         elif kind == TEXT:
-            notes.append(text_note(shapes, partial(self._line_of, column)))
+            notes.append(text_note(shapes, lambda pattern: self._line_of(column, pattern)))
         elif kind.sql == "integer" and {*shapes.counts} == {"99999999"}:
             days = date_type("YYYYMMDD")
             if self._can_read(column, days):
@@ -317,16 +318,15 @@ class StagedFile:
         return self._n(f"(SELECT FROM ({texts}) AS texts WHERE number IS NOT NULL"
                        " GROUP BY number HAVING count(*) > 1)")  # fmt: skip
 
-    def _require_dates(self, columns: Sequence[str], chosen: Mapping[str, ValueType]) -> None:
+    def _require_dates(self, date_format: str, chosen: Mapping[str, ValueType]) -> None:
         """Refuse a format of dates that no column has; say where one has another value."""
-        date_format = self._reading.date_format or ""
-        pattern = date_type(date_format).pattern
-        if any(kind.pattern == pattern for kind in chosen.values()):
+        dates = date_type(date_format)
+        if dates.option in [kind.option for kind in chosen.values()]:
             return
-        nearly = next((one for one in columns if self._shapes[one].n(pattern)), None)
+        nearly = [column for column in self.header if self._shapes[column].n(dates.pattern)]
         where = self._file.path.name
-        if nearly is not None:
-            where = self._place(nearly, self._line_of(nearly, pattern, False))
+        if nearly:
+            where = self._place(nearly[0], self._line_of(nearly[0], dates.pattern))
         raise InvalidParameterError(
             "no column has dates of the given format, and nothing else",
             detail=f"{where}: {date_format}",

@@ -251,6 +251,12 @@ _NEARLY: Final = {
     "ranges": f"(?i)^[0-9]{{1,3}} ?[-\u2013] ?[0-9]{{1,3}}$|{_MANGLED.removeprefix('(?i)')}",
     "codes": f"^[+]?{_CODE[1:]}",
 }
+_KEPT: Final = {
+    # Why texts are kept that nearly are numbers, ranges or codes
+    "^-?0[0-9][0-9 -]*$": "begin with 0, as codes do: kept as texts",
+    "^[+]": f"begin with +, as codes may: kept as texts, or {as_type('numeric')}",
+    _MANGLED: "look like ranges that a spreadsheet took for dates: correct them there",
+}
 _ODD_DATES: Final = (
     "if these are dates, they are written in several ways, or in one that is not guessed, such as"
     " date_format => 'DD.MM.YY'; names of months are read in English only"
@@ -319,11 +325,8 @@ def clock_note(texts: Collection[str]) -> str:
     )
 
 
-def text_note(shapes: Shapes, line_of: Callable[[str, bool], int]) -> str:
-    """Say what a column of texts nearly is.
-
-    `line_of` finds the first text that matches a pattern, or that does not.
-    """
+def text_note(shapes: Shapes, line_of: Callable[[str], int]) -> str:
+    """Say what a column of texts nearly is; `line_of` finds the first that matches no pattern."""
     if not shapes.known or not shapes.counts:
         return ""
     if shapes.fit("^[0-9]{4}-[0-9]{2}$"):
@@ -337,28 +340,18 @@ def text_note(shapes: Shapes, line_of: Callable[[str, bool], int]) -> str:
     n, n_plain = shapes.counts.total(), plain.counts.total()
     nearly = (what for what, pattern in _NEARLY.items() if plain.n(pattern) * 2 >= n_plain > 0)
     what = next(nearly, "")
-    zeros, plus, mangled = plain.n("^-?0[0-9]"), plain.n("^[+]"), plain.n(_MANGLED)
-    notes = []
-    if what and zeros and plain.fit(_CODE):
-        notes = [f"{zeros:,} of {n:,} begin with 0, as codes do: kept as texts", _lengths(plain)]
-    elif what and plus and plain.fit(f"^(?:[+]|(?=-))?{_number('.', '', '')[3:]}"):
-        said = f"{plus:,} of {n:,} begin with +, as codes may"
-        notes = [f"{said}: kept as texts, or {as_type('numeric')}"]
-    elif what in ("numbers", "dates"):
-        misses = n - shapes.n(_NEARLY[what])
-        if misses:
-            line = line_of(_NEARLY[what], False)
-            null = null or "null => 'TEXT'"
-            said = f"{misses:,} of {n:,} values are no {what}, the first one in line {line}"
-            return f"{said}: correct them, or say that they are missing: {null}"
+    odd = {} if what in ("", "dates") else {said: plain.n(one) for one, said in _KEPT.items()}
+    notes = [f"{n_odd:,} of {n:,} {said}" for said, n_odd in odd.items() if n_odd]
+    if plain.fit(_CODE) and (notes or what == "codes"):
+        notes.append(_lengths(plain))
+    if notes or what not in ("numbers", "dates"):
+        return "; ".join(filter(None, [*notes, null if notes else ""]))
+    misses = n - shapes.n(_NEARLY[what])
+    if not misses:
         return _ODD_DATES if what == "dates" else "its numbers are written in several ways"
-    elif what == "ranges" and mangled:
-        said = f"{mangled:,} of {n:,} look like ranges that a spreadsheet took for dates"
-        line = line_of(_MANGLED, True)
-        return f"{said}, the first one in line {line}: correct them where the file was made"
-    elif what == "codes":
-        return _lengths(plain)
-    return "; ".join(filter(None, [*notes, null if notes else ""]))
+    said = f"{misses:,} of {n:,} values are no {what}, the first one in line"
+    null = null or "null => 'TEXT'"
+    return f"{said} {line_of(_NEARLY[what])}: correct them, or say that they are missing: {null}"
 
 
 def _lengths(shapes: Shapes) -> str:

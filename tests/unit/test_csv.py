@@ -229,7 +229,7 @@ def test_types_and_notes(texts: list[str], sql: str, said: str) -> None:
     assert may_be_typed(texts) or not (sql or said)
 
 
-def line_of(pattern: str, is_match: bool) -> int:
+def line_of(pattern: str) -> int:
     return 2
 
 
