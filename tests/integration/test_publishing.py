@@ -67,6 +67,24 @@ def test_joins_have_the_same_memory_on_every_server(parties: Parties) -> None:
             assert value(parties.publisher, "SHOW work_mem") == setting
 
 
+IMPORTED = """DO LANGUAGE plpython3u $$
+import sys
+plpy.info(", ".join(name for name in ("numba", "llvmlite") if name in sys.modules))
+$$"""
+
+
+def test_few_rows_are_suppressed_without_a_compiler(parties: Parties) -> None:
+    """Loading it takes longer than all of the publication."""
+    create_source(parties.publisher, "data.few", "age int, sex text, sick text", ROWS)
+    with psycopg.connect(parties.dsn, autocommit=True) as session, hearing(session) as heard:
+        fetch(session, f"SET SESSION AUTHORIZATION {parties.publisher.info.user}")
+        fetch(session, "SELECT kanon.publish_suppressed('data.few', 'few', k => 2)")
+        fetch(session, "SELECT kanon.drop_publication('few')")
+        fetch(session, "RESET SESSION AUTHORIZATION")
+        fetch(session, IMPORTED)
+    assert heard[-1] == ""
+
+
 def test_what_is_returned_and_made(kanon: Package, parties: Parties) -> None:
     published = kanon.publish("data.people", "people", privacy='{"theta": 2, "base": "1/10"}')
     assert (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from inspect import unwrap
 from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -359,6 +360,10 @@ def sort_keys(columns: Iterable[AnyIntArray], *, reflected: bool = False) -> Int
 MOST_AT_ONCE: Final = 1 << 22
 """Most places to shuffle at once; with more, random accesses would miss the cache."""
 
+_FEW_SHUFFLED: Final = 1 << 14
+"""Up to this length, Python shuffles in a few milliseconds. Loading numba takes 0.1 seconds, and a
+publication of few people may need it for nothing else."""
+
 _BITS_OF_SHUFFLED_GROUPS: Final = 11
 _SPARE_WORDS: Final = 16
 
@@ -369,6 +374,10 @@ def shuffled(n: int, random_bytes: Callable[[int], bytes]) -> AnyIntArray:
     **Source:** Fisher, Yates 1938 (Durstenfeld 1964); Lemire 2019; Sandelius 1962. Exact.
     """
     kind = np.int32 if n <= np.iinfo(np.int32).max else np.int64
+    if n <= _FEW_SHUFFLED:
+        places = list(range(n))
+        _shuffle(places, random_bytes)
+        return np.array(places, dtype=kind)
     if n <= MOST_AT_ONCE:
         order: AnyIntArray = np.arange(n, dtype=kind)
         _shuffle(order, random_bytes)
@@ -382,13 +391,16 @@ def shuffled(n: int, random_bytes: Callable[[int], bytes]) -> AnyIntArray:
     return dealt
 
 
-def _shuffle(places: AnyIntArray, random_bytes: Callable[[int], bytes]) -> None:
-    """Shuffle fewer than 2^32 places in place."""
-    left = places.size
+def _shuffle(places: AnyIntArray | list[int], random_bytes: Callable[[int], bytes]) -> None:
+    """Shuffle fewer than 2^31 places in place; those of a list without loading numba."""
+    left = len(places)
     while left > 1:
         # Nearly always enough: a number is rejected with a probability below left / 2^32.
         words = np.frombuffer(random_bytes(4 * (left + _SPARE_WORDS)), dtype=np.uint32)
-        left = _swap(places, left, words)
+        if isinstance(places, list):
+            left = unwrap(_swap)(places, left, words.tolist())
+        else:
+            left = _swap(places, left, words)
 
 
 def _deal_places(dealt: AnyIntArray, random_bytes: Callable[[int], bytes]) -> IntArray:
@@ -418,13 +430,12 @@ def _swap(places: AnyIntArray, left: int, words: SmallWordArray) -> int:
     for word in words:
         if left <= 1:
             break
-        bound = np.uint64(left)
-        product = np.uint64(word) * bound
-        lower = product & np.uint64(0xFFFFFFFF)
-        if lower < bound and lower < (np.uint64(1 << 32) - bound) % bound:
+        product = word * left
+        lower = product & 0xFFFFFFFF
+        if lower < left and lower < (0x100000000 - left) % left:
             continue
         left -= 1
-        other = np.int64(product >> np.uint64(32))
+        other = product >> 32
         places[left], places[other] = places[other], places[left]
     return left
 

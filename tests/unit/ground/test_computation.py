@@ -20,7 +20,7 @@ import pytest
 from kanon_db.algorithms.ground import computation as module
 from kanon_db.algorithms.ground import solver
 from kanon_db.algorithms.ground.arrays import shuffled
-from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse, kernel
+from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse, kernel, load_numba
 from kanon_db.algorithms.ground.exact_numbers import exact_number, exact_text, round_up
 from kanon_db.algorithms.ground.solver import HIGHS, LinearModel, Solution, solve, solve_problem
 from kanon_db.errors import InvalidParameterError
@@ -335,7 +335,9 @@ def test_what_an_older_state_has_compiled_is_compiled_again(tmp_path: Path) -> N
 FIRST_KERNEL = """
 import os, sys
 from kanon_db.algorithms.ground.arrays import shuffled
-shuffled(10, os.urandom)
+shuffled(1 << 14, os.urandom)
+print("numba" in sys.modules)
+shuffled(1 << 15, os.urandom)
 from numba.core.entrypoints import _already_initialized as are_extensions_loaded
 late = ("scipy", "cffi", "numba.np.linalg")
 print([name for name in late if name in sys.modules], are_extensions_loaded)
@@ -344,10 +346,13 @@ import scipy.linalg
 
 
 def test_the_first_kernel_loads_neither_scipy_nor_what_compiles() -> None:
-    """If it is compiled, nor what extends numba; scipy is still there, for whoever imports it."""
-    shuffled(10, os.urandom)
+    """If it is compiled, nor what extends numba; scipy is still there, for whoever imports it.
+
+    Few places are shuffled without.
+    """
+    shuffled(1 << 15, os.urandom)  # so that it is compiled
     done = subprocess.run([sys.executable, "-c", FIRST_KERNEL], capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("[] False\n", "")
+    assert (done.stdout, done.stderr) == ("False\n[] False\n", "")
 
 
 USER = """
@@ -380,7 +385,7 @@ def test_what_a_crash_has_left_of_compiled_code_is_compiled_again(
     files: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without being written to the disk, new files are empty, short or zeros."""
-    shuffled(10, os.urandom)  # loads numba
+    load_numba()
     from numba.core import config
 
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
@@ -404,7 +409,7 @@ def test_what_a_full_disk_does_not_keep_is_compiled_again(
     unwritten: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where an older state, of another function, has left a file of the same name."""
-    shuffled(10, os.urandom)  # loads numba
+    load_numba()
     from numba.core import caching, config
 
     def fail(*_given: object) -> None:
@@ -425,7 +430,7 @@ def test_what_a_full_disk_does_not_keep_is_compiled_again(
 
 def test_without_a_folder_to_write_each_process_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of an account without a home."""
-    shuffled(10, os.urandom)
+    load_numba()
     from numba.core.caching import FunctionCache
 
     monkeypatch.setattr(FunctionCache._impl_class, "_locator_classes", [])

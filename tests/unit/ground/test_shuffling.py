@@ -21,8 +21,10 @@ from kanon_db.algorithms.ground.computation import UNLIMITED, in_threads
 from kanon_db.heartbeat import beat, beating
 
 
-@pytest.fixture(params=["at once", "in groups"])
+@pytest.fixture(params=["few", "at once", "in groups"])
 def _how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param != "few":
+        monkeypatch.setattr(arrays, "_FEW_SHUFFLED", 0)
     if request.param == "in groups":
         monkeypatch.setattr(arrays, "MOST_AT_ONCE", 2)
         monkeypatch.setattr(arrays, "_BITS_OF_GROUPS", 1)
@@ -47,18 +49,25 @@ def test_each_place_comes_once(n: int, seed: int) -> None:
     assert found.dtype == np.int32
     assert sorted(found.tolist()) == list(range(n))
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrays, "_FEW_SHUFFLED", 0)
+        assert shuffled(n, np.random.default_rng(seed).bytes).tolist() == found.tolist()
         patch.setattr(arrays, "MOST_AT_ONCE", 100)
         assert sorted(shuffled(n, random.bytes).tolist()) == list(range(n))
 
 
-def test_numbers_that_would_come_too_often_are_refused() -> None:
+@pytest.mark.parametrize("most", [0, 3])
+def test_numbers_that_would_come_too_often_are_refused(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
     """Of 2^32 words, one too many would give 0 of 3; it is word 0."""
+    monkeypatch.setattr(arrays, "_FEW_SHUFFLED", most)
     words = iter([np.zeros(19, np.uint32), np.array([0, 2**31, 2**31], np.uint32)])
     # Refused until 2^31 comes: 3 / 2 is 1, so that 1 changes places with 2; then 2 / 2 is 1.
     assert shuffled(3, lambda _: next(words).tobytes()).tolist() == [0, 2, 1]
 
 
 def test_long_orders_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "_FEW_SHUFFLED", 0)
     monkeypatch.setattr(arrays, "MOST_AT_ONCE", 10)
     n_beats = 0
 
