@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -48,7 +49,12 @@ from kanon_db.installation.sql_objects import (
 from kanon_db.publications.registry import kind_named
 from kanon_db.session import fetch_one
 from kanon_db.session.progress import Watcher
-from kanon_db.session.protocol import UNDEFINED_SCHEMA, UNDEFINED_TABLE
+from kanon_db.session.protocol import (
+    LOCK_NOT_AVAILABLE,
+    UNDEFINED_SCHEMA,
+    UNDEFINED_TABLE,
+    settings,
+)
 from kanon_db.session.psycopg_session import (
     NOT_ADOPTED,
     PsycopgSession,
@@ -208,7 +214,7 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
     # `drop_publications` is false; or when views elsewhere, or other objects, depend on any of
     # this.
     with open_connection(dsn) as connection:
-        # Whoever publishes now is waited for, and what they publish is seen.
+        # What others publish while this waits for them must be seen.
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         session = PsycopgSession(connection)
         with session.transaction():
@@ -216,11 +222,7 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
                 require_rights(session)
                 _require_own_schema(session)
             _refuse_renamed(session)
-            if not _lock(session):
-                raise ServerError(
-                    "kanon_db is not installed in this database", hint="there is nothing to do"
-                )
-            session.fetch("LOCK TABLE kanon.publication IN ACCESS EXCLUSIVE MODE")
+            _close(session)
             schema = _choose_schema(session, PUBLISHED)
             rows = session.fetch("SELECT name FROM kanon.publication ORDER BY name")
             if rows and not drop_publications:
@@ -324,16 +326,45 @@ def _refuse_renamed(session: PsycopgSession) -> None:
         )
 
 
-def _lock(session: PsycopgSession) -> bool:
-    """Let nobody else install or remove kanon_db meanwhile; tell whether it is installed."""
+_ABSENT: Final = (UNDEFINED_SCHEMA, UNDEFINED_TABLE)
+
+
+def _lock(session: PsycopgSession) -> None:
+    """Let nobody else install or remove kanon_db meanwhile."""
     try:
         with session.savepoint():
             session.fetch("LOCK TABLE kanon.setting IN SHARE ROW EXCLUSIVE MODE")
     except DatabaseError as error:
-        if error.sqlstate not in (UNDEFINED_SCHEMA, UNDEFINED_TABLE):
+        if error.sqlstate not in _ABSENT:
             raise
-        return False
-    return True
+
+
+_TABLES: Final = """
+SELECT string_agg(c.oid::regclass::text, ', ') AS names FROM pg_class AS c
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE n.nspname = ANY ($1::text[]) AND c.relkind = 'r'
+HAVING bool_or(c.oid = to_regclass('kanon.setting'))
+"""
+_BRIEFLY: Final = {"lock_timeout": "500ms"}
+_PAUSE: Final = 0.1
+"""Seconds in which others get the locks that they wait for."""
+
+
+def _close(session: PsycopgSession) -> None:
+    """Wait for all who use kanon_db, publishers and jobs among them, and let nobody begin."""
+    # Each has some tables, and will need others: who waited for one, and held another, would make a
+    # deadlock.
+    while tables := session.fetch(_TABLES, ["kanon", QUEUE]):
+        try:
+            with session.savepoint(), settings(session, _BRIEFLY):
+                session.fetch(f"LOCK TABLE {tables[0]['names']} IN ACCESS EXCLUSIVE MODE")
+        except DatabaseError as error:
+            if error.sqlstate not in (LOCK_NOT_AVAILABLE, *_ABSENT):
+                raise
+            time.sleep(_PAUSE)
+        else:
+            return
+    raise ServerError("kanon_db is not installed in this database", hint="there is nothing to do")
 
 
 def _choose_schema(session: PsycopgSession, wanted: str) -> str:
