@@ -6,10 +6,12 @@ import contextlib
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
+import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
@@ -63,6 +65,19 @@ def create_database(dsn: str, name: str, template: str = "template0") -> str:
             sql.SQL(statement).format(sql.Identifier(name), sql.Identifier(template))
         )
     return make_conninfo(dsn, dbname=name)
+
+
+@pytest.fixture
+def dsn(new_database: Callable[..., str]) -> str:
+    """Connection string of an empty database."""
+    return new_database(installed=False)
+
+
+@pytest.fixture
+def admin(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    """Its superuser's session."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
 
 
 @contextlib.contextmanager

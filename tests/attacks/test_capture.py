@@ -11,18 +11,10 @@ from kanon_db.errors import PermissionDeniedError
 from kanon_db.installation.doctor import examine
 from kanon_db.installation.install import install, uninstall
 from tests.acceptance.commands import kanon
+from tests.clusters import admin, dsn
 from tests.integration.parties import Connection, fetch, quoted, sqlstate_of, value
 
-
-@pytest.fixture
-def dsn(new_database: Callable[..., str]) -> str:
-    return new_database(installed=False)
-
-
-@pytest.fixture
-def admin(dsn: str) -> Iterator[Connection]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        yield connection
+__all__ = ["admin", "dsn"]
 
 
 @pytest.fixture

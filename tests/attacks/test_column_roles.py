@@ -23,6 +23,7 @@ from tests.integration.parties import (
     failed_checks,
     fetch,
     hearing,
+    register_and_hear,
     remains,
     sqlstate_of,
     value,
@@ -191,9 +192,7 @@ def test_rows_whose_patients_were_counted_cannot_be_changed_unseen(parties: Part
 
 
 def warned(parties: Parties, source: str, **given: object) -> list[str]:
-    with hearing(parties.publisher) as heard:
-        Functions(parties.publisher).register(source, ["age", "sex"], "sick", **given)
-    return [text for text in heard if not text.startswith("columns without a role")]
+    return register_and_hear(parties.publisher, source, ["age", "sex"], "sick", **given)
 
 
 def test_an_identifier_that_recurs_may_be_whom_records_are_about(parties: Parties) -> None:

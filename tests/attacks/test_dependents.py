@@ -23,6 +23,7 @@ from tests.integration.parties import (
     fetch,
     holds,
     quoted,
+    refused_in_savepoint,
     sqlstate_of,
     value,
     warn_only,
@@ -335,12 +336,7 @@ def test_38_a_lock_is_waited_for_and_nothing_changes(published: Published) -> No
 
 def prepared(who: Connection) -> str | None:
     """Run what was prepared before, in the same transaction."""
-
-    def run() -> None:
-        with who.transaction():
-            fetch(who, "EXECUTE mine")
-
-    return sqlstate_of(run)
+    return refused_in_savepoint(who, lambda: fetch(who, "EXECUTE mine"))
 
 
 @pytest.mark.slow("holds locks, and waits that nobody waits")

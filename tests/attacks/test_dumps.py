@@ -14,7 +14,6 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from psycopg.conninfo import make_conninfo
 
 from kanon_db.cluster._host import find_programs
 from tests.integration.parties import KINDS, Functions, Parties, create_source, fetch, value
@@ -49,7 +48,7 @@ def published(parties: Parties) -> Parties:
 
 def dump(parties: Parties, who: str, *arguments: str) -> tuple[str, str]:
     """What pg_dump writes with somebody's rights, and what it says."""
-    dsn = make_conninfo(parties.dsn, user=getattr(parties, who).info.user)
+    dsn = parties.dsn_of(who)
     command = [find_programs(None).path("pg_dump"), f"--dbname={dsn}", *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
     return done.stdout, done.stderr

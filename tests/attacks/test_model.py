@@ -9,7 +9,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
 
 from kanon_db.cluster._host import find_programs
 from kanon_db.errors import KanonError
@@ -68,7 +67,7 @@ def test_nobody_reads_the_members(
             ):
                 assert sqlstate_of(lambda: fetch(connection, statement)) == FORBIDDEN, statement
             assert fetch(connection, "SELECT * FROM pg_stats WHERE tablename = 'open_net'") == []
-        dsn = make_conninfo(published.dsn, user=published.analyst.info.user)
+        dsn = published.dsn_of("analyst")
         program = find_programs(None).path("pg_dump")
         done = subprocess.run(
             [program, f"--dbname={dsn}", "--schema=published"], capture_output=True, text=True

@@ -25,6 +25,7 @@ from tests.integration.parties import (
     hearing,
     holds,
     quoted,
+    refused_in_savepoint,
     sqlstate_of,
     value,
 )
@@ -175,16 +176,6 @@ def test_29_advisory_locks_block_nothing(published: Parties) -> None:
 
 def in_savepoint(connection: Connection, statement: str) -> str | None:
     return refused_in_savepoint(connection, lambda: fetch(connection, statement))
-
-
-def refused_in_savepoint(connection: Connection, call: Callable[[], object]) -> str | None:
-    """The SQLSTATE of a call's error, after which the transaction goes on."""
-
-    def run() -> None:
-        with connection.transaction():
-            call()
-
-    return sqlstate_of(run)
 
 
 def errand(connection: Connection, task: str, **given: object) -> object:

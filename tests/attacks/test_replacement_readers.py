@@ -27,6 +27,7 @@ from tests.integration.parties import (
     drop_all,
     fetch,
     holds,
+    refused_in_savepoint,
     sqlstate_of,
     value,
 )
@@ -159,10 +160,10 @@ def test_a_snapshot_from_before_a_replacement_is_refused(
         fetch(parties.analyst, "SELECT 1")
         replacing()
         for read in READ.values():
-            assert in_savepoint(parties.analyst, lambda: read(parties.analyst)) == "40001"
+            assert refused_in_savepoint(parties.analyst, lambda: read(parties.analyst)) == "40001"
         is_of_buckets = value(parties.admin, "SELECT kind FROM kanon.publication") == "buckets"
         for read in (of_view, copied) if is_of_buckets else ():
-            assert in_savepoint(parties.analyst, lambda: read(parties.analyst)) == "40001"
+            assert refused_in_savepoint(parties.analyst, lambda: read(parties.analyst)) == "40001"
     for read in READ.values():
         assert read(parties.analyst) in ((AFTER, AFTER), True)
     assert not is_of_buckets or of_view(parties.analyst) == AFTER
@@ -178,16 +179,6 @@ def of_view(connection: Connection) -> object:
 def copied(connection: Connection) -> object:
     with connection.cursor() as cursor, cursor.copy(f"COPY ({VIEW}) TO STDOUT".encode()) as copy:
         return list(copy)
-
-
-def in_savepoint(connection: Connection, call: Callable[[], object]) -> str | None:
-    """The SQLSTATE of a call's error, after which the transaction goes on."""
-
-    def run() -> None:
-        with connection.transaction():
-            call()
-
-    return sqlstate_of(run)
 
 
 @pytest.mark.pitfall(23)

@@ -11,25 +11,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from kanon_db.declaration import read_request
 from kanon_db.models.kind import ModelGuarantee
 from kanon_db.publications.buckets.methods import BucketGuarantee, ValueProtection
 from kanon_db.publications.freeform import kind as freeform
 from kanon_db.publications.generalized import kind as generalized
 from kanon_db.publications.guarantees import Guarantee
-from kanon_db.publications.registry import KINDS
 from kanon_db.publications.suppressed import kind as suppressed
+from tests.attacks.publishers import request_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "reference.md").read_text(
     encoding="utf-8"
 )
 TABLE = PAGE.split("<!-- guarantees -->")[1].split("<!-- end -->")[0]
 ROWS = re.findall(r"^\| (?!---|what it says)(.+?) \| (`.+`) \|$", TABLE, re.MULTILINE)
-
-
-def request(kind: str, **given: Any) -> Any:
-    named = {"source": "data.people", "publication": "p", **given}
-    return read_request(KINDS[kind].operation.request, named)
 
 
 def guarantees() -> Iterator[Guarantee]:
@@ -41,7 +35,7 @@ def guarantees() -> Iterator[Guarantee]:
         (0.0, 0.125),
         (("ill",), ("ill", "cost")),
     ):
-        asked = request("buckets", privacy={"l": 3}, assignment=assignment)
+        asked = request_of("buckets", privacy={"l": 3}, assignment=assignment)
         for l in (None, 3) if assignment != "m_invariant" else (3,):
             protection = ValueProtection(attributes, (), l, unbounded, attributes[:1])
             yield protection.guarantee(asked, certain, quiet)
@@ -49,7 +43,7 @@ def guarantees() -> Iterator[Guarantee]:
     for constraints, n, with_entities, names in product(
         (None, {"l": 2}, {"default": 0.5}), (0, 3), (False, True), (["ill"], ["ill", "3; cost"])
     ):
-        asked = request("generalized", k=5, constraints=constraints)
+        asked = request_of("generalized", k=5, constraints=constraints)
         each = {} if constraints is None else asked.constraints.of_each(names)
         for exposures in (dict.fromkeys(each, exposure), {}):
             yield generalized.ClassGuarantee.of(
@@ -59,11 +53,11 @@ def guarantees() -> Iterator[Guarantee]:
         ("sort_greedy", {}), ("sort_greedy", {"symmetric": True}),
         ("k_concealment", {"allow_weaker": True}),
     ):  # fmt: skip
-        asked = request("freeform", k=4, method=method, options=options)
+        asked = request_of("freeform", k=4, method=method, options=options)
         yield freeform.FreeformGuarantee.of(asked)
     accept = {"left_over_records": "it is a test"}
     for left_over, n, with_entities in product(("withhold", "publish"), (0, 3), (False, True)):
-        asked = request("suppressed", k=4, options={"left_over": left_over}, accept=accept)
+        asked = request_of("suppressed", k=4, options={"left_over": left_over}, accept=accept)
         yield suppressed.SuppressedGuarantee.of(asked, n, with_entities=with_entities)
     for entity, is_declared, budget in product(
         (None, "id"), (True, False), (None, SimpleNamespace(epsilon=2.0, delta=1e-5, answers=70))

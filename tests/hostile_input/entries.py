@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from click.testing import CliRunner
-from psycopg.conninfo import make_conninfo
 
 from kanon_db.declaration import Operation, Parameter
 from kanon_db.errors import DatabaseError
@@ -100,7 +99,7 @@ def by_command(parties: Parties, operation: Operation, given: Mapping[str, Any])
         if item.name in given:
             words += _as_words(item, given[item.name])
     words += [f"--{name}" for name in given if name not in {p.name for p in operation.parameters}]
-    dsn = make_conninfo(parties.dsn, user=parties.publisher.info.user)
+    dsn = parties.dsn_of("publisher")
     ended = CliRunner().invoke(cli.main, words, env={"KANON_DSN": dsn})
     if ended.exception is not None and not isinstance(ended.exception, SystemExit):
         raise ended.exception

@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from kanon_db.declaration import ParameterType
 from kanon_db.errors import KanonError
@@ -65,6 +66,10 @@ class Parties:
     publisher: Connection
     analyst: Connection
     stranger: Connection
+
+    def dsn_of(self, who: str) -> str:
+        """Give the connection string of one of them, by the attribute."""
+        return make_conninfo(self.dsn, user=getattr(self, who).info.user)
 
 
 @contextlib.contextmanager
@@ -273,6 +278,19 @@ def hearing(connection: Connection) -> Iterator[list[str]]:
         yield heard
     finally:
         connection.remove_notice_handler(listen)
+
+
+def register_and_hear(
+    connection: Connection,
+    source: str,
+    quasi_identifiers: Sequence[str],
+    sensitive: str,
+    **given: Any,
+) -> list[str]:
+    """Register a source; the warnings of its columns that have a role."""
+    with hearing(connection) as heard:
+        Functions(connection).register(source, quasi_identifiers, sensitive, **given)
+    return [text for text in heard if not text.startswith("columns without a role ")]
 
 
 WHOLE = "the published relations are there, and belong to kanon_owner"
@@ -582,6 +600,16 @@ def sqlstate_of(call: Callable[[], object]) -> str | None:
     except (KanonError, psycopg.Error) as error:
         return error.sqlstate
     return None
+
+
+def refused_in_savepoint(connection: Connection, call: Callable[[], object]) -> str | None:
+    """Return the SQLSTATE of a call's error, after which the transaction goes on."""
+
+    def run() -> None:
+        with connection.transaction():
+            call()
+
+    return sqlstate_of(run)
 
 
 def remains(connection: Connection) -> list[str]:

@@ -9,7 +9,6 @@ from typing import Any
 import psycopg
 import pytest
 from click.testing import CliRunner
-from psycopg.conninfo import make_conninfo
 
 from kanon_db.interfaces import cli
 from kanon_db.interfaces.python import Kanon
@@ -116,7 +115,7 @@ def test_kept_records_are_not_taken_for_all_records(parties: Parties) -> None:
     frame = Kanon(PsycopgSession(parties.analyst)).count(question)
     assert frame.attrs["notes"] == [KEPT]
     assert KEPT in (frame._repr_html_() or "")  # type: ignore[operator]
-    dsn = make_conninfo(parties.dsn, user=parties.analyst.info.user)
+    dsn = parties.dsn_of("analyst")
     shown = CliRunner().invoke(cli.main, ["query", question], env={"KANON_DSN": dsn})
     assert f"Note: {KEPT}" in shown.output
     as_json = CliRunner().invoke(cli.main, ["query", question, "--json"], env={"KANON_DSN": dsn})
@@ -132,7 +131,7 @@ def test_two_publications_are_not_joined(parties: Parties) -> None:
             answer_of(parties, asked)
         assert refused.value.sqlstate == REFUSED
         assert "view that joins their sources" in (refused.value.diag.message_hint or "")
-        dsn = make_conninfo(parties.dsn, user=parties.analyst.info.user)
+        dsn = parties.dsn_of("analyst")
         shown = CliRunner().invoke(cli.main, ["query", asked], env={"KANON_DSN": dsn})
         assert "two publications cannot be joined" in shown.output
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from tests.checks import Case, checks
-from tests.integration.parties import Functions, Parties, create_table, remains
+from tests.integration.parties import Functions, Parties, create_table
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 # NULLs, ties and duplicates; few enough for the methods that prove an optimum.
 PEOPLE = [
@@ -37,15 +39,6 @@ def people(parties: Parties) -> None:
             f"data.{table}", ["age", "sex"], "sick", ["name"], insensitive=["number"],
             entity="person",
         )  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(parties: Parties) -> Iterator[None]:
-    yield
-    publisher = Functions(parties.publisher)
-    for name in publisher.publications():
-        publisher.drop(name)
-    assert remains(parties.admin) == []
 
 
 @pytest.mark.slow("a model is trained several times")

@@ -16,7 +16,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
 from pyarrow import parquet
 
 import kanon_db
@@ -52,12 +51,8 @@ def ill(parties: Parties) -> Parties:
     return parties
 
 
-def dsn_of(parties: Parties, who: str) -> str:
-    return make_conninfo(parties.dsn, user=getattr(parties, who).info.user)
-
-
 def exported(parties: Parties, name: str, path: Path, who: str = "analyst", **options: Any) -> Any:
-    with kanon_db.connect(dsn_of(parties, who)) as kanon:
+    with kanon_db.connect(parties.dsn_of(who)) as kanon:
         return kanon.export(name, path, **options)
 
 
@@ -216,7 +211,7 @@ def test_a_file_is_whole_or_not_there(
         with pytest.raises(ServerError, match="cannot be written") as refused:
             exported(ill, "ill", path, replace=True)
     assert refused.value.detail == "No space left on device"
-    with kanon_db.connect(dsn_of(ill, "analyst")) as connected:
+    with kanon_db.connect(ill.dsn_of("analyst")) as connected:
         original = connected._session.copied
 
         def ended(statement: str) -> Any:
@@ -241,7 +236,7 @@ def test_how_far_it_is_while_rows_come(
     monkeypatch.setattr("kanon_db.session.progress._SECONDS_BETWEEN", 0)
     monkeypatch.setattr("kanon_db.exports._BYTES_AT_ONCE", 1000)
     said: list[Progress] = []
-    with kanon_db.connect(dsn_of(ill, "analyst"), on_progress=said.append) as connected:
+    with kanon_db.connect(ill.dsn_of("analyst"), on_progress=said.append) as connected:
         connected._session.connection.execute("SET kanon.progress = on")
         report = connected.export("ill", tmp_path / "a.csv")
         shown = connected._session.connection.execute("SHOW application_name").fetchone()
@@ -266,7 +261,7 @@ def test_a_row_may_be_longer_than_a_block(
 
 
 def test_the_command(ill: Parties, tmp_path: Path) -> None:
-    dsn = dsn_of(ill, "analyst")
+    dsn = ill.dsn_of("analyst")
     path = tmp_path / "rows.csv.gz"
     done = kanon("export", "ill_rows", path, "--json", dsn=dsn).json()
     assert done["rows"] == 600
@@ -400,7 +395,7 @@ def test_memory_is_bounded(parties: Parties, tmp_path: Path, suffix: str) -> Non
         own.generalize("data.wide", "wide", k=5)
     path = tmp_path / f"wide.{suffix}"
     done = subprocess.run(
-        [sys.executable, "-c", _RUN, dsn_of(parties, "analyst"), "wide", str(path)],
+        [sys.executable, "-c", _RUN, parties.dsn_of("analyst"), "wide", str(path)],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     found = json.loads(done.stdout)

@@ -11,7 +11,6 @@ from typing import Any
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from psycopg.conninfo import make_conninfo
 
 import kanon_db
 from kanon_db.errors import InvalidParameterError
@@ -126,7 +125,7 @@ def test_it_is_the_same_everywhere(parties: Parties, reader: Kanon) -> None:
     assert frame.attrs["notes"] == [note]
     plain = frame[NUMBERS].astype(object)
     assert [tuple(row) for row in plain.where(plain.notna(), None).to_numpy()] == rows
-    dsn = make_conninfo(parties.dsn, user=parties.analyst.info.user)
+    dsn = parties.dsn_of("analyst")
     ask = ["query", question, "--dsn", dsn]
     said = CliRunner().invoke(cli.main, [*ask, "--json"])
     assert [tuple(row[name] for name in NUMBERS)
@@ -138,7 +137,7 @@ def test_it_is_the_same_everywhere(parties: Parties, reader: Kanon) -> None:
 def test_every_way_answers_alike(parties: Parties, n: int) -> None:
     """SQL, Python, the shell, and what a language model is told."""
     fetch(parties.admin, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-    dsn = make_conninfo(parties.dsn, user=parties.analyst.info.user)
+    dsn = parties.dsn_of("analyst")
     numbers = ", ".join(NUMBERS)
     tools = AgentTools(dsn)
     try:

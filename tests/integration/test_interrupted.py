@@ -16,7 +16,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
 
 from kanon_db.errors import DatabaseError
 from kanon_db.installation.install import install
@@ -317,7 +316,7 @@ def test_client_killed(parties: Parties, definitions: Callable[[str], None], way
     definitions("PERFORM pg_advisory_xact_lock_shared(7)")
     fetch(parties.admin, "SELECT setval('public.definitions', 1, false)")
     fetch(parties.admin, "SELECT pg_advisory_lock(7)")
-    dsn = make_conninfo(parties.dsn, user=parties.publisher.info.user)
+    dsn = parties.dsn_of("publisher")
     client = subprocess.Popen([sys.executable, "-c", CLIENT, dsn, way])
     waiting = "SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
     wait_for(parties.admin, waiting)

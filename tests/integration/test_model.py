@@ -25,7 +25,6 @@ from tests.integration.parties import (
     Parties,
     create_table,
     fetch,
-    nothing_left,
     sqlstate_of,
     value,
 )
@@ -39,7 +38,6 @@ def people(parties: Parties) -> None:
 
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
-__all__ = ["nothing_left"]
 GOOD = {"members": 5, "options": '{"steps": 150}'}
 
 

@@ -232,7 +232,7 @@ def test_the_command(parties: Parties) -> None:
     source = Source(parties, 80, entity=None, arrival=True)
     source.publish("buckets")
     source.add(80, 1)
-    dsn = psycopg.conninfo.make_conninfo(parties.dsn, user=parties.publisher.info.user)
+    dsn = parties.dsn_of("publisher")
     role = parties.stranger.info.user
     fetch(parties.admin, f"GRANT USAGE ON SCHEMA published TO {role}")
     said = []

@@ -62,7 +62,7 @@ def published(patients: Functions) -> None:
 
 @pytest.fixture(scope="module")
 def publisher(parties: Parties) -> Iterator[kanon_db.Kanon]:
-    dsn = make_conninfo(parties.dsn, user=parties.publisher.info.user)
+    dsn = parties.dsn_of("publisher")
     with kanon_db.connect(dsn) as kanon:
         yield kanon
 
@@ -175,7 +175,7 @@ def test_before_and_after(parties: Parties, publisher: kanon_db.Kanon) -> None:
 
 @pytest.mark.slow("three sources are published for this module")
 def test_only_for_who_published(parties: Parties, visits: None) -> None:
-    dsn = make_conninfo(parties.dsn, user=parties.analyst.info.user)
+    dsn = parties.dsn_of("analyst")
     with (
         kanon_db.connect(dsn) as analyst,
         pytest.raises(KanonError, match="only the role that published"),

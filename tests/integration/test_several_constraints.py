@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from psycopg.conninfo import make_conninfo
 
 import kanon_db
 from kanon_db.errors import InvalidParameterError, VerificationError
@@ -323,7 +322,7 @@ def test_what_is_recommended(parties: Parties) -> None:
 @pytest.mark.long
 def test_report(parties: Parties) -> None:
     publish(Functions(parties.publisher), "generalized")
-    dsn = make_conninfo(parties.dsn, user=parties.publisher.info.user)
+    dsn = parties.dsn_of("publisher")
     with kanon_db.connect(dsn) as kanon, kanon._operation() as session:
         facts = gather(session, "p")
     ((name, before, after),) = facts.others

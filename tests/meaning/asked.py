@@ -421,17 +421,18 @@ DBT = (
 )
 
 
-def _questions() -> Iterator[Asked]:
-    """Read what is answered on buckets and rows from asked.sql."""
+def read_questions(file: str) -> Iterator[tuple[str, str]]:
+    """Yield each question of a file, after the tool that sends it."""
     tool = ""
-    for line in Path(__file__).with_suffix(".sql").read_text(encoding="utf-8").splitlines()[1:]:
+    for line in Path(__file__).with_name(file).read_text(encoding="utf-8").splitlines()[1:]:
         if line.startswith("-- "):
             tool = line[3:]
         else:
-            yield Asked(tool, line)
+            yield tool, line
 
 
-ASKED = PEOPLE + SUPERSET + METABASE + TABLEAU + PANDAS + DBT + tuple(_questions())
+ASKED = PEOPLE + SUPERSET + METABASE + TABLEAU + PANDAS + DBT
+ASKED += tuple(Asked(*one) for one in read_questions("asked.sql"))
 
 HINTS = (
     Asked(

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from tests.integration.parties import Parties, create_source, fetch, parties
+from tests.meaning.asked import read_questions
 from tests.meaning.tables import EXACT
 from tests.meaning.test_asked import faults_of, truth
 
@@ -89,17 +90,6 @@ _IS_CHOSEN = re.compile(r"\bn >|HAVING", re.IGNORECASE)
 """Which groups meet a condition on their numbers is estimated, too."""
 
 
-def questions() -> list[tuple[str, str]]:
-    """Read each question with the tool that sends it."""
-    tool, found = "", []
-    for line in Path(__file__).with_name("tools.sql").read_text(encoding="utf-8").splitlines()[1:]:
-        if line.startswith("-- "):
-            tool = line[3:]
-        else:
-            found.append((tool, line))
-    return found
-
-
 @pytest.fixture(scope="module")
 def adult(parties: Parties, shared: Path) -> Parties:
     frame = pd.read_csv(shared / "data" / "adult_30162.csv.gz").head(N_RECORDS)
@@ -122,7 +112,8 @@ def adult(parties: Parties, shared: Path) -> Parties:
 @pytest.fixture(scope="module")
 def outcomes(adult: Parties) -> dict[str, dict[str, str]]:
     """What came of each question on each publication: nothing, a fault, or a refusal."""
-    return {name: {q: outcome(adult, name, q) for _, q in questions()} for name in LEAST_ANSWERED}
+    questions = [question for _, question in read_questions("tools.sql")]
+    return {name: {q: outcome(adult, name, q) for q in questions} for name in LEAST_ANSWERED}
 
 
 def outcome(parties: Parties, publication: str, question: str) -> str:

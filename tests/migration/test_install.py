@@ -6,7 +6,7 @@ import hashlib
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from kanon_db.installation.doctor import examine
 from kanon_db.installation.install import current_revision, install, uninstall
 from kanon_db.installation.interpreter import resource_directory
 from kanon_db.installation.sql_objects import revisions
+from tests.clusters import admin, dsn
 from tests.integration.parties import (
     Connection,
     Functions,
@@ -36,6 +37,8 @@ from tests.integration.parties import (
     warn_only,
 )
 from tests.migration.test_restore import run
+
+__all__ = ["admin", "dsn"]
 
 __all__ = ["parties"]
 
@@ -52,17 +55,6 @@ def script_directory() -> ScriptDirectory:
     config.set_main_option("script_location", str(MIGRATIONS))
     config.set_main_option("path_separator", "os")
     return ScriptDirectory.from_config(config)
-
-
-@pytest.fixture
-def dsn(new_database: Callable[..., str]) -> str:
-    return new_database(installed=False)
-
-
-@pytest.fixture
-def admin(dsn: str) -> Iterator[Connection]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        yield connection
 
 
 def dump(dsn: str) -> str:

@@ -82,7 +82,7 @@ def published(spark: Any, people: str, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="module")
 def kanon(spark: Any, published: Path, parties: Parties) -> Iterator[Kanon]:
-    dsn = f"{parties.dsn} user={parties.publisher.info.user}"
+    dsn = parties.dsn_of("publisher")
     on_spark.load(spark, str(published), dsn)
     with kanon_db.connect(dsn) as connected:
         yield connected
@@ -136,7 +136,7 @@ def test_figures_are_shown_alike(spark: Any, published: Path, kanon: Kanon) -> N
 def test_loaded_rows_keep_their_rule_and_have_draws(
     spark: Any, people: str, tmp_path: Path, parties: Parties
 ) -> None:
-    target, dsn = tmp_path / "people_k", f"{parties.dsn} user={parties.publisher.info.user}"
+    target, dsn = tmp_path / "people_k", parties.dsn_of("publisher")
     made = on_spark.publish_generalized(
         spark, people, str(target), source_name="people_k", k=5, method="mondrian", **data.ROLES,
         figures={"least": 30, "round": 10},

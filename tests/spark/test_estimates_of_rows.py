@@ -184,7 +184,7 @@ def both(
         spark, source, str(target), quasi_identifiers=names, sensitive="disease", k=5,
         insensitive=["id", *others], source_name=f"people {kind}", on_warning=lambda _: None,
     )  # fmt: skip
-    dsn = f"{parties.dsn} user={parties.publisher.info.user}"
+    dsn = parties.dsn_of("publisher")
     on_spark.load(spark, str(target), dsn)
     with kanon_db.connect(dsn) as connected:
         yield Both(spark, target, connected)
@@ -276,7 +276,7 @@ def test_names_are_only_names(spark: Any, parties: Parties, tmp_path: Path) -> N
         spark, source, str(target), quasi_identifiers=NAMES[:5], sensitive="disease", k=4,
         insensitive=NAMES[5:], source_name="odd", on_warning=lambda _: None,
     )  # fmt: skip
-    dsn = f"{parties.dsn} user={parties.publisher.info.user}"
+    dsn = parties.dsn_of("publisher")
     on_spark.load(spark, str(target), dsn, on_warning=lambda _: None)
     asked = [
         'SELECT "quote""d", count(*) FROM "Odd" WHERE "back`tick" > 3 GROUP BY "quote""d"',
@@ -342,7 +342,7 @@ def test_wide_ranges_of_all_types(spark: Any, parties: Parties, tmp_path: Path, 
         spark, source, str(target), quasi_identifiers=list(columns), sensitive="disease", k=5,
         source_name=f"wide {kind}", on_warning=lambda _: None,
     )  # fmt: skip
-    dsn = f"{parties.dsn} user={parties.publisher.info.user}"
+    dsn = parties.dsn_of("publisher")
     on_spark.load(spark, str(target), dsn, on_warning=lambda _: None)
     with kanon_db.connect(dsn) as connected:
         both = Both(spark, target, connected)

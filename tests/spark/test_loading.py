@@ -36,7 +36,7 @@ def loaded(spark: Any, published: Path, parties: Parties) -> Any:
 
 @pytest.fixture
 def kanon(parties: Parties, loaded: Any) -> Iterator[Kanon]:
-    with kanon_db.connect(f"{parties.dsn} user={parties.publisher.info.user}") as connected:
+    with kanon_db.connect(parties.dsn_of("publisher")) as connected:
         yield connected
 
 
@@ -89,7 +89,7 @@ def test_weights_are_learned_there(spark: Any, weighted: Path, parties: Parties)
         assert there[1:] == pytest.approx(paper[1:])
         for by_weights in (there[0], here.estimate):
             assert by_weights != pytest.approx(paper[0])
-    with kanon_db.connect(f"{parties.dsn} user={parties.publisher.info.user}") as connected:
+    with kanon_db.connect(parties.dsn_of("publisher")) as connected:
         checks = connected.verify("people_w")
     assert checks["holds"].all()
     assert any("weights of values" in name for name in checks["check"])
@@ -188,7 +188,7 @@ def test_rows_are_loaded(spark: Any, kind: str, parties: Parties, tmp_path: Path
         spark, source, str(target), quasi_identifiers=names, sensitive="disease", k=5,
         source_name=f"people {kind}",
     )  # fmt: skip
-    dsn = f"{parties.dsn} user={parties.publisher.info.user}"
+    dsn = parties.dsn_of("publisher")
     loaded = on_spark.load(spark, str(target), dsn)
     assert loaded.records == N
     here = {one.metric: one.value for one in on_spark.metrics(spark, str(target))}
@@ -239,7 +239,7 @@ def test_rows_with_several_sensitive_attributes(
         method="mondrian", refine=False, constraints={"l": 3, "attributes": {"cost": {"l": 2}}},
     )  # fmt: skip
     on_spark.load(spark, str(target), parties.publisher)
-    with kanon_db.connect(f"{parties.dsn} user={parties.publisher.info.user}") as kanon:
+    with kanon_db.connect(parties.dsn_of("publisher")) as kanon:
         verified = kanon.verify("several")
     assert verified["holds"].all()
     assert "distinct l-diversity of every class of cost" in set(verified["check"])

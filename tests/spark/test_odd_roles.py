@@ -62,7 +62,7 @@ def test_what_registering_warns_of_and_is_published(
     with parties.publisher.cursor() as cursor:
         cursor.executemany(f"INSERT INTO data.people VALUES ({', '.join(['%s'] * 9)})", rows)
     there: list[str] = []
-    dsn = f"{parties.dsn} user={parties.publisher.info.user}"
+    dsn = parties.dsn_of("publisher")
     with kanon_db.connect(dsn, on_warning=there.append) as kanon:
         kanon.register_source("data.people", **ROLES)
     of_buckets = heard(spark, "buckets", frame, target, ROLES, **PRIVACY)
