@@ -96,6 +96,9 @@ class StagedFile:
         self.is_kept = False  # Whether its types are those of a registered source
         self.n_records = 0  # With empty lines
         self._session, self._file, self._reading = session, file, reading
+        self._dates = (
+            date_type(reading.date_format, reading.first_year) if reading.date_format else None
+        )
         self._blanks = session.literal(BLANKS)
         self._places = {column: n for n, column in enumerate(header, start=1)}
         self._names = {column: session.identifier(column) for column in header}
@@ -204,8 +207,10 @@ class StagedFile:
             # What one column proves holds of the whole file.
             proven = [kind for kind in kinds if {kind.decimal} == signs]
             chosen[column] = self._choose(column, proven or kinds, given.get(column))
-        if self._reading.date_format:
-            self._require_dates(self._reading.date_format, chosen)
+        if self._dates is not None and self._dates.option not in [
+            kind.option for kind in chosen.values()
+        ]:
+            raise self._no_dates(self._dates)
         return chosen
 
     def _count_shapes(self, given: Mapping[str, ValueType]) -> None:
@@ -246,10 +251,7 @@ class StagedFile:
         kinds = [kind for kind in likely if not kind.may_fail or self._can_read(column, kind)]
         if kinds or not likely or given is not None:
             return kinds
-        if (
-            self._reading.date_format
-            and likely[0].option == date_type(self._reading.date_format).option
-        ):
+        if likely[0] == self._dates:
             self._require_readable(column, likely[0])
         line = self._first_unreadable(column, likely[0])
         note = (
@@ -318,18 +320,15 @@ class StagedFile:
         return self._n(f"(SELECT FROM ({texts}) AS texts WHERE number IS NOT NULL"
                        " GROUP BY number HAVING count(*) > 1)")  # fmt: skip
 
-    def _require_dates(self, date_format: str, chosen: Mapping[str, ValueType]) -> None:
-        """Refuse a format of dates that no column has; say where one has another value."""
-        dates = date_type(date_format)
-        if dates.option in [kind.option for kind in chosen.values()]:
-            return
+    def _no_dates(self, dates: ValueType) -> InvalidParameterError:
+        """Say that no column has the given format of dates, and where one has another value."""
         nearly = [column for column in self.header if self._shapes[column].n(dates.pattern)]
         where = self._file.path.name
         if nearly:
             where = self._place(nearly[0], self._line_of(nearly[0], dates.pattern))
-        raise InvalidParameterError(
+        return InvalidParameterError(
             "no column has dates of the given format, and nothing else",
-            detail=f"{where}: {date_format}",
+            detail=f"{where}: {self._reading.date_format}",
             hint="correct the value or the format, which is written with YYYY, MM and DD, such as"
             " date_format => 'MM/DD/YYYY', or leave it out to load the column as text",
         )

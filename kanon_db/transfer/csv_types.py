@@ -257,6 +257,7 @@ _KEPT: Final = {
     "^[+]": f"begin with +, as codes may: kept as texts, or {as_type('numeric')}",
     _MANGLED: "look like ranges that a spreadsheet took for dates: correct them there",
 }
+_ODD_NUMBERS: Final = "its numbers are written in several ways, or with another decimal sign"
 _ODD_DATES: Final = (
     "if these are dates, they are written in several ways, or in one that is not guessed, such as"
     " date_format => 'DD.MM.YY'; names of months are read in English only"
@@ -348,7 +349,7 @@ def text_note(shapes: Shapes, line_of: Callable[[str], int]) -> str:
         return "; ".join(filter(None, [*notes, null if notes else ""]))
     misses = n - shapes.n(_NEARLY[what])
     if not misses:
-        return _ODD_DATES if what == "dates" else "its numbers are written in several ways"
+        return _ODD_DATES if what == "dates" else _ODD_NUMBERS
     said = f"{misses:,} of {n:,} values are no {what}, the first one in line"
     null = null or "null => 'TEXT'"
     return f"{said} {line_of(_NEARLY[what])}: correct them, or say that they are missing: {null}"

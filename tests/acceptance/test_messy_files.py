@@ -260,6 +260,15 @@ FOUND_LATER: Final[dict[str, Messy]] = {
                {"icd": "1 numbers are written in several ways, which is not kept"},
                {"types": {"icd": "numeric"}}),
     ),
+    "points and commas before three digits": Messy(
+        'n,pay\n1,"1,234"\n2,1.234\n',
+        Loaded("integer text", [(1, "1,234"), (2, "1.234")], {"pay": "decimal => '.' or"}),
+        Loaded("integer numeric", [(1, D(1234)), (2, D("1.234"))], options={"decimal": "."}),
+    ),
+    "names of months first": Messy(
+        'n,am\n1,"Jan 31, 2020"\n2,"February 1, 2020"\n',
+        Loaded("integer date", [(1, JANUARY), (2, date(2020, 2, 1))], {"am": "MON DD, YYYY"}),
+    ),
     "codes that look like exponents": Messy(
         "n,plate\n1,1E5\n2,100000\n3,12\n",
         Loaded("integer text", [(1, "1E5"), (2, "100000"), (3, "12")], {"plate": "several ways"}),
