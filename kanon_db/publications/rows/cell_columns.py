@@ -565,32 +565,36 @@ class Cover:
         below_high, high_in = self._regions(high)
         n_met = below_high + high_in - below_low
         if ends.at is None:
-            covered = self._upto(high, below_high, high_in) - self._upto(low, below_low, low_in)
             size = high - low + 1
-            covered = covered + high_in  # which are counted below the upper end
+            covered = self._measure(low, high, size, below_low, below_high, high_in)
             part, is_whole, some = covered / size, covered == size, covered > 0
         else:
             at_low, at_high = ends.at[low], ends.at[high]
             is_whole, some = low_in & high_in & (below_low == below_high), n_met > 0
             with np.errstate(invalid="ignore", divide="ignore"):
-                upto_low = self._upto(at_low, below_low, low_in)
-                length = self._upto(at_high, below_high, high_in) - upto_low
-                part = np.where(high > low, length / (at_high - at_low), is_whole)
+                width = at_high - at_low
+                part = self._measure(at_low, at_high, width, below_low, below_high, high_in) / width
             part = np.where(np.isfinite(part), np.clip(part, 0, 1), 0.5 * some)
+            part = np.where(is_whole, 1.0, part)
         return Truths(part, 1 - part, is_whole, some, ~some, ~is_whole, part, 1 - part)
 
-    def _upto(self, at: Any, n_below: IntArray, is_inside: Flags) -> Any:
-        """Return how much is covered below numbers: of whole ones, these are not counted."""
-        ends = self._column.ends
+    def _measure(
+        self, low: Any, high: Any, size: Any, below_low: IntArray, below_high: IntArray,
+        high_in: Flags,
+    ) -> Any:  # fmt: skip
+        """Return how much of ranges of some sizes is covered; of whole numbers, how many are."""
         first, last = self._pieces
         if not first.size:
-            return np.zeros(at.shape)
-        least, most = _extent(ends)
-        first, last = np.clip(first, least, most), np.clip(last, least, most)
-        sizes = last - first + (1 if ends.at is None else 0)
-        sums = np.append(0, np.cumsum(np.maximum(sizes, 0)))
-        start = first[np.minimum(n_below, first.size - 1)]
-        return sums[n_below] + np.where(is_inside, at - start, 0)
+            return np.zeros(low.shape)
+        more = int(self._column.ends.at is None)
+        at, to = (np.minimum(n_below, first.size - 1) for n_below in (below_low, below_high))
+        of_low = np.minimum(last[at], high) - np.maximum(first[at], low) + more
+        of_low = np.where(below_low < first.size, np.maximum(of_low, 0), 0)
+        # A piece between the ends of a range is no longer: others would take a sum's last digits.
+        sizes, widest = last - first + more, size[np.isfinite(size)].max(initial=0)
+        sums = np.append(0, np.cumsum(np.where(sizes <= widest, sizes, 0)))
+        others = sums[below_high] - sums[at + 1] + np.where(high_in, high - first[to] + more, 0)
+        return of_low + np.where(below_low < below_high, others, 0)
 
     def half(self, cells: IntArray) -> Truths:
         """Say what ranges with one end tell: half, where a part of it meets the condition."""
@@ -604,15 +608,6 @@ class Cover:
         some = np.where(has_low, n_below < last.size, n_below + is_in > 0)
         part = np.where(inside, 1.0, np.where(some, 0.5, 0.0))
         return Truths(part, 1 - part, inside, some, ~some, ~inside, part, 1 - part)
-
-
-def _extent(ends: RangeEnds) -> tuple[Any, Any]:
-    """Return numbers below and above all ends."""
-    low, high = ends.low[ends.inside], ends.high[ends.inside]
-    if ends.at is None:
-        return (int(low.min(initial=0)) - 1, int(high.max(initial=0)) + 1)
-    finite = ends.at[np.isfinite(ends.at)]
-    return (float(finite.min(initial=0)) - 1, float(finite.max(initial=0)) + 1)
 
 
 class _Tried:

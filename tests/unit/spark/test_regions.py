@@ -84,6 +84,18 @@ def test_lengths_are_measured(condition: ex.Expression, is_met: Callable[[Any], 
         assert (told.surely[i], told.possibly[i]) == (all(met), any(met))
 
 
+def test_small_ranges_keep_their_parts_beside_huge_ones() -> None:
+    """Their lengths are not differences of sums that begin at the least number of all."""
+    huge = Decimal(10) ** 19
+    ranges = [(Decimal(3), Decimal(10)), (-huge, huge), (huge, huge + 1)]  # one double for both
+    at = sorted({end for pair in ranges for end in pair})
+    six_to_huge = ex.Range(AGE, constant("6.5"), constant("1e30"))
+    for condition, part in ((ex.NullTest(AGE, negated=True), 1), (six_to_huge, 0.5)):
+        told = outcomes(condition, NUMERIC, ranges, at)
+        assert told.true.tolist() == pytest.approx([part, part, 1])
+        assert told.surely.tolist() == [part == 1, part == 1, True]
+
+
 def test_null_is_unknown_to_comparisons() -> None:
     older, missing = compared(">", "5"), ex.NullTest(AGE)
     for condition, truth in (
