@@ -173,8 +173,13 @@ def _sum(x: FloatArray, n: FloatArray) -> float:
         return math.inf
     # A product of a number of records and half of a value's digits is not rounded.
     part, exponent = np.frexp(x)
-    high = np.ldexp(np.round(np.ldexp(part, 26)), exponent - 26)
-    return math.fsum([*(n * high).tolist(), *(n * (x - high)).tolist()])
+    with np.errstate(over="ignore"):
+        high = np.ldexp(np.round(np.ldexp(part, 26)), exponent - 26)
+        products = [*(n * high).tolist(), *(n * (x - high)).tolist()]
+    try:
+        return math.fsum(products)
+    except (OverflowError, ValueError):  # beyond double precision
+        return math.inf
 
 
 class Sides(NamedTuple):

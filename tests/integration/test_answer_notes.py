@@ -13,7 +13,15 @@ from click.testing import CliRunner
 from kanon_db.interfaces import cli
 from kanon_db.interfaces.python import Kanon
 from kanon_db.session.psycopg_session import PsycopgSession
-from tests.integration.parties import Functions, Parties, fetch, hearing, sqlstate_of, value
+from tests.integration.parties import (
+    Functions,
+    Parties,
+    create_source,
+    fetch,
+    hearing,
+    sqlstate_of,
+    value,
+)
 
 REFUSED = "0A000"
 KEPT = (
@@ -288,6 +296,15 @@ def test_numbers_whose_squares_are_infinite(parties: Parties) -> None:
         )
         assert low <= truth <= high
         assert (estimate, error) == (pytest.approx(truth), 0)
+
+
+def test_sums_beyond_double_precision_are_refused(parties: Parties) -> None:
+    rows = [(i % 4, f"{(-1) ** i * 1.7976931348623157e308}") for i in range(40)]
+    kanon = create_source(parties.publisher, "data.largest", "age int, cost float8", rows)
+    kanon.publish("data.largest", "largest", privacy='{"default": 0.75}')
+    for measure in ("SUM(cost)", "AVG(cost)", "cost, SUM(cost)"):
+        query = f"SELECT {measure} FROM largest{' GROUP BY cost' if ',' in measure else ''}"
+        assert sqlstate_of(lambda: answer_of(parties, query)) == REFUSED
 
 
 @pytest.mark.parametrize("measure", ["sum(h)", "avg(h)", "sum(h + age)", "age > 30, sum(h)"])
