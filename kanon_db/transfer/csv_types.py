@@ -231,8 +231,8 @@ _FORMATS: Final = (
     # Of these, two have the same shape.
     "DD/MM/YYYY", "MM/DD/YYYY", "DD-MM-YYYY", "MM-DD-YYYY",
 )  # fmt: skip
-_HOURS: Final = ("", *(mark + clock for mark in " :" for clock in (
-    "HH24:MI", "HH24:MI:SS", "HH12:MI AM", "HH12:MI:SS AM")))  # fmt: skip
+_HOURS: Final = tuple(mark + clock for mark in " :" for clock in (
+    "HH24:MI", "HH24:MI:SS", "HH12:MI AM", "HH12:MI:SS AM"))  # fmt: skip
 
 _MONTH: Final = "(?:jan|feb|m[aäe]r|a[pv]r|ma[iyj]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-zäûé]*"
 """A name of a month, in several languages."""
@@ -276,7 +276,8 @@ def _dates(shapes: Shapes, first_year: int | None) -> list[ValueType]:
     """Return the dates that the texts may be: two kinds, where day or month could be first."""
     kinds = [*_ISO]
     if shapes.fit(_NEARLY["dates"]):
-        kinds += [date_type(day + hour, first_year) for day in _FORMATS for hour in _HOURS]
+        hours = _HOURS if shapes.n(":") else ("",)
+        kinds += [date_type(day + hour, first_year) for day in _FORMATS for hour in hours]
     return [kind for kind in kinds if shapes.fit(kind.pattern)]
 
 
