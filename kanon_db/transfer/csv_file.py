@@ -153,17 +153,17 @@ class CsvFile:
             )
         named = {name: mark for mark, name in DELIMITERS.items()} | {r"\t": "\t"}
         own = _sign("delimiter", reading.delimiter, **named)
-        file = cls(path, _encoding(path, reading.encoding),
-                   quote=_sign("quote", reading.quote, none=_NO_QUOTE) or '"',
-                   escape=_sign("escape", reading.escape, backslash="\\"))  # fmt: skip
+        quote = _sign("quote", reading.quote, none=_NO_QUOTE) or '"'
+        escape = _sign("escape", reading.escape, backslash="\\").removeprefix(quote)
+        file = cls(path, _encoding(path, reading.encoding), quote=quote, escape=escape)
         with file.open() as text:
             sample, is_whole = text.read(_SAMPLE), not text.read(1)
         separator = _SEPARATOR.match(sample)
         if separator and not own:
             own = _sign("delimiter", separator[1])
-        if own == file.quote:
+        if own and own in (quote, escape):
             raise InvalidParameterError(
-                "the delimiter is what stands around fields",
+                "the delimiter is what stands around fields, or escapes quotes",
                 hint="delimiter => ',', or another sign around fields: quote => 'none'",
             )
         n_before = int(bool(separator)) if reading.skip is None else reading.skip

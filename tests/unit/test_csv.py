@@ -56,6 +56,8 @@ REFUSED: dict[str, tuple[str | bytes, dict[str, Any], str, str]] = {
                                          "line 3, column 1", "quote"),
     "quotes that are escaped in two ways": ('a,b\n1,"\\"x"",\\""\n', {"escape": "backslash"},
                                             "line 2, column 2", "quote"),
+    "text after a field, where quotes escape themselves": ('a,b\n"x"y,"z"\n', {"escape": '"'},
+                                                           "line 2, column 1", "quote"),
     "an open quote": ('a,b\n1,2\n1,"2\n3,4\n', {}, "line 3, column 2", "quote"),
     "an open quote, far off": ("a,b\n" + "1,2\n" * 300_000 + '1,"2\n3,4\n', {},
                                "line 300002, column 2", "quote"),
