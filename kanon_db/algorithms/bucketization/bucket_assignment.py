@@ -555,7 +555,7 @@ def _fit_chances(weights: FloatArray, counts: IntArray, caps: FloatArray) -> Int
     """Return chances in parts of `_WHOLE` that have exact margins and are next to the weights."""
     n, m = weights.shape
     fitted = np.maximum(weights, 1e-12)
-    fit_margins(fitted, counts.astype(np.float64), caps, 200, 1e-7)
+    fit_margins(fitted, n, m, counts.astype(np.float64), caps, np.empty_like(caps), 200, 1e-7)
     chances = np.empty((n, m), dtype=np.int64)
     limits = np.empty(m, dtype=np.int64)
     of_values = counts * _WHOLE

@@ -21,6 +21,7 @@ from kanon_db.algorithms.ground.arrays import (
     AnyIntArray,
     CodeArray,
     IntArray,
+    Integer,
     SingleArray,
     order_of,
     taken,
@@ -348,17 +349,33 @@ def capped(weights: SingleArray, records: BucketedRecords, caps: SingleArray) ->
     # turn and cut: the weights go towards those that are nearest, by relative entropy, of all that
     # add up to 1 for a record and to the numbers of a bucket's values (L. Bregman 1967). In the
     # end, a record's weights may be a little off 1.
-    _cap(weights, records.starts, records.values, caps)
+    longest = int(np.diff(records.starts).max(initial=0))
+    _cap(
+        weights, records.starts, records.values, caps,
+        np.zeros((2, caps.size), dtype=np.int64), np.empty((longest, caps.size), dtype=np.float32),
+        np.empty((3, caps.size), dtype=np.float32),
+    )  # fmt: skip
 
 
 _TINY: Final = np.float32(1e-4)
 
 
 @kernel(error_model="numpy")
-def _cap(weights: SingleArray, starts: IntArray, values: CodeArray, caps: SingleArray) -> None:
+def _cap(
+    weights: SingleArray,
+    starts: IntArray,
+    values: CodeArray,
+    caps: SingleArray,
+    # (2, n_values): how often a bucket has each value, at first 0, and the values that it has
+    occurrences: IntArray,
+    # (longest bucket, n_values), (3, n_values): room for the weights of the values that it has, and
+    # for their numbers, caps and factors
+    own: SingleArray,
+    margins: SingleArray,
+) -> None:
     n_values = caps.size
-    number = np.zeros(n_values, dtype=np.int64)
-    present = np.empty(n_values, dtype=np.int64)
+    number, present = occurrences[0], occurrences[1]
+    counts, its_caps, factors = margins[0], margins[1], margins[2]
     for g in range(starts.size - 1):
         start, n = starts[g], starts[g + 1] - starts[g]
         n_present = 0
@@ -368,16 +385,13 @@ def _cap(weights: SingleArray, starts: IntArray, values: CodeArray, caps: Single
                 present[n_present] = value
                 n_present += 1
             number[value] += 1
-        own = np.empty((n, n_present), dtype=np.float32)  # of the values that the bucket has
-        counts = np.empty(n_present, dtype=np.float32)
-        its_caps = np.empty(n_present, dtype=np.float32)
         for k in range(n_present):
             value = present[k]
             counts[k], its_caps[k] = number[value], caps[value]
             number[value] = 0
             for i in range(n):
                 own[i, k] = max(weights[start + i, value], _TINY)
-        fit_margins(own, counts, its_caps, _FITTED, 1e-3)
+        fit_margins(own, n, n_present, counts, its_caps, factors, _FITTED, 1e-3)
         for i in range(n):
             for v in range(n_values):
                 weights[start + i, v] = 0
@@ -397,17 +411,18 @@ def _cap(weights: SingleArray, starts: IntArray, values: CodeArray, caps: Single
 @kernel(error_model="numpy")
 def fit_margins(
     weights: AnyFloatArray,
+    n: Integer,
+    m: Integer,
     counts: AnyFloatArray,
     caps: AnyFloatArray,
+    columns: AnyFloatArray,
     times: int,
     enough: float,
 ) -> None:
-    """Scale rows to 1 and columns to their numbers in turn, cut at caps; all of one float type.
+    """Scale the first n rows to 1 and m columns to their numbers in turn, cut at caps.
 
-    Until they are off by less than enough, or so many times.
+    Until they are off by less than enough, or so many times; all of one float type.
     """
-    n, m = weights.shape
-    columns = np.empty_like(counts)
     one = counts.dtype.type(1)
     for _ in range(times):
         off = one - one
@@ -519,7 +534,12 @@ class WeightUnits:
         # Systematic rounding (Madow 1949): each level is its weight on average, and next to it.
         levels = np.empty(weights.shape, dtype=np.uint8)
         seed = draw_seed(random)
-        _round(weights, records.starts, records.values, self.most, self.parts, seed, levels)
+        longest = int(np.diff(records.starts).max(initial=0))
+        counts, fine = np.empty(self.most.size, dtype=np.int64), np.empty(longest, dtype=np.int64)
+        _round(
+            weights, records.starts, records.values, self.most, self.parts, seed, counts, fine,
+            levels,
+        )  # fmt: skip
         return levels
 
 
@@ -541,16 +561,13 @@ def _round(
     most: IntArray,
     parts: IntArray,
     seed: np.uint64,
+    counts: IntArray,  # (n_values,): room for the numbers of a bucket's values
+    fine: IntArray,  # (longest bucket,): room for the weights of one of them
     levels: npt.NDArray[np.uint8],
 ) -> None:
     """Round in whole numbers, so that sums are exact."""
     n_values = weights.shape[1]
-    counts = np.empty(n_values, dtype=np.int64)
     state = seed * np.uint64(0x9E3779B97F4A7C15) | np.uint64(1)
-    longest = 0
-    for g in range(starts.size - 1):
-        longest = max(longest, starts[g + 1] - starts[g])
-    fine = np.empty(longest, dtype=np.int64)
     for g in range(starts.size - 1):
         start, end = starts[g], starts[g + 1]
         for v in range(n_values):

@@ -231,7 +231,7 @@ def _weigh_cuts(
     n = combined.size
     squares = 0
     for place in range(totals.size):
-        squares += totals[place] ** 2
+        squares += totals[place] * totals[place]  # a power would be a function of numba's
     best_fall = 0.0
     for a in range(n_codes.size):
         if n_codes[a] == 1:
@@ -268,7 +268,7 @@ def _square_lower(
         n_squared = 0
         has_wide = False
         for place in range(first[a], first[a + 1]):
-            n_squared += totals[place] ** 2
+            n_squared += totals[place] * totals[place]
             squares[place] += n_squared
         for b in range(n_codes.size):
             if b == a or n_codes[b] == 1:
@@ -299,7 +299,7 @@ def _add_of_pairs(
         for code in range(n_codes[one]):
             for there in range(n_codes[other]):
                 lower[there] += table[code * row + there * column]
-                squares[first[one] + code] += lower[there] ** 2
+                squares[first[one] + code] += lower[there] * lower[there]
 
 
 @innermost

@@ -226,7 +226,7 @@ def gcd_and_inverse(a: int, b: int) -> tuple[int, int]:
 @inlined
 def _loss(size1: int, b1: int, size2: int, b2: int) -> int:
     """Loss of a candidate, [GB] Eq. (6)."""
-    return b1 * (size1 - 1) ** 2 + b2 * (size2 - 1) ** 2
+    return b1 * (size1 - 1) * (size1 - 1) + b2 * (size2 - 1) * (size2 - 1)
 
 
 @innermost
@@ -257,7 +257,7 @@ def _look_at_pairs(
             size1 += 1
             size2 = max(size1, least_second)
             # Loss per record, (S - 1)² / S, increases with S, so all other pairs lose more.
-            is_hopeless = n_records // size1 * (size1 - 1) ** 2 > best_pair[0] >= 0
+            is_hopeless = _loss(size1, n_records // size1, 1, 0) > best_pair[0] >= 0
             if size1 > largest or (prunes and is_hopeless):
                 return False
         gcd, inverse = gcd_and_inverse(size2, size1)

@@ -303,7 +303,10 @@ class ValueModel:
         scores = self._scores(records)
         probabilities = np.zeros_like(scores)
         values = records.values.copy()
-        _match(scores, records.starts, values, probabilities, _WARM_UP, _DRAWS, draw_seed(random))
+        seed = draw_seed(random)
+        _match(
+            scores, records.starts, values, probabilities, _WARM_UP, _DRAWS, seed, np.empty(_ROOM)
+        )
         probabilities /= _DRAWS
         return probabilities
 
@@ -550,7 +553,7 @@ class _Fit:
         _score(rows, effects, self._parameters[1], scores)
         n_draws = _PRIOR_DRAWS if is_prior_due else _SWEEPS
         likely = np.zeros_like(scores)
-        _match(scores, starts, values, likely, 0, n_draws, seed)
+        _match(scores, starts, values, likely, 0, n_draws, seed, np.empty(_ROOM))
         likely /= n_draws
         # What the model says of each record alone
         scores -= scores.max(axis=1, keepdims=True)
@@ -629,7 +632,7 @@ def _gains(
         scaled = (np.float32(scale) * scores + model._prior).astype(np.float32)
         likely = np.zeros_like(scores)
         own = seed + np.uint64(number)
-        _match(scaled, records.starts, values, likely, _WARM_UP, _DRAWS, own)
+        _match(scaled, records.starts, values, likely, _WARM_UP, _DRAWS, own, np.empty(_ROOM))
         slopes.append(float((likely * scores).sum(dtype=np.float64)) / _DRAWS)
         # A bucket's values are given, its records are drawn: P(x | v) = P(v | x) P(x) / P(v).
         each = shares * np.exp(scale * scores)
@@ -748,6 +751,7 @@ _ALL_MATCHED: Final = 6
 """Records of a bucket whose matchings are all summed over: that takes less time than swaps."""
 
 _N_HELD: Final = np.array([held.bit_count() for held in range(1 << _ALL_MATCHED)])
+_ROOM: Final = (3, _N_HELD.size)  # at least as many as pairs of a record and a value
 
 
 @kernel(error_model="numpy")
@@ -759,6 +763,7 @@ def _match(
     warm_up: int,
     times: int,
     seed: np.uint64,
+    room: FloatArray,  # of the shape `_ROOM`
 ) -> None:
     """Add to `sums`, `times` times, how likely each value of its bucket is for each record.
 
@@ -768,8 +773,7 @@ def _match(
     one = np.float32(1)
     # By the set of values that the first records hold: sums over who holds which of them, and over
     # who holds which of the others.
-    before, after = np.empty(_N_HELD.size), np.empty(_N_HELD.size)
-    odds = np.empty(_ALL_MATCHED * _ALL_MATCHED)
+    before, after, odds = room[0], room[1], room[2]
     for g in range(starts.size - 1):
         start, end = starts[g], starts[g + 1]
         n = end - start

@@ -53,9 +53,10 @@ class GrowingClass(NamedTuple):
     reach: IntArray  # (1,): greatest loss of a candidate
     # (1,): comparisons with row types in one attribute since the last heartbeat
     n_compared: IntArray
+    members: IntArray  # (k,): positions of the row types of its records
 
     @classmethod
-    def of(cls, ncp: Ncp) -> GrowingClass:
+    def of(cls, ncp: Ncp, k: int) -> GrowingClass:
         """Make room for a class without records or candidates."""
         n_codes = np.where(ncp.numeric, 0, ncp.values.max(axis=0, initial=-1).astype(np.int64) + 1)
         low, high = np.empty((2, n_codes.size), dtype=np.int64)
@@ -63,7 +64,10 @@ class GrowingClass(NamedTuple):
         n_candidates, reach, n_compared = np.zeros((3, 1), dtype=np.int64)
         none = np.empty(0, dtype=np.int64)
         loss = np.empty(0, dtype=np.int32)
-        return cls(low, high, present, offsets, loss, none, none, n_candidates, reach, n_compared)
+        return cls(
+            low, high, present, offsets, loss, none, none, n_candidates, reach, n_compared,
+            np.empty(k, dtype=np.int64),
+        )  # fmt: skip
 
     def among(self, n_types: int) -> GrowingClass:
         """Make room for so many candidates."""
@@ -125,7 +129,6 @@ def _grow(
     first: Integer,
 ) -> Integer:
     """Grow one class from the row type at position ``seed``; ``first`` is the first one left."""
-    members = np.empty(k, dtype=np.int64)
     for j in range(units.numeric.size):
         growing.low[j] = growing.high[j] = left.columns[j, seed]
     chosen: Integer = seed
@@ -138,15 +141,15 @@ def _grow(
                 _compare_with_one(left, units, growing, seed, first)
                 is_searching = True
             chosen, loss = _closest(left, units, growing, first, loss)
-        members[size] = chosen
+        growing.members[size] = chosen
         _join(left, units, growing, chosen, number)
     # Reach a little further than this class needed.
     growing.reach[0] = max(loss + loss // 8, growing.reach[0] - growing.reach[0] // 16)
     for j in range(units.numeric.size):
         if not units.numeric[j]:
-            for chosen in members:
+            for chosen in growing.members:
                 growing.present[growing.offsets[j] + left.columns[j, chosen]] = False
-    return int(members[-1])
+    return int(growing.members[-1])
 
 
 @kernel(inline="always")
@@ -357,7 +360,7 @@ class RecordPool:
         self._n_classes: Integer = 0
         self._block_size = block_size or max(self._starts.size, 1)
         self._n_read = 0
-        self._growing = GrowingClass.of(ncp)
+        self._growing = GrowingClass.of(ncp, k)
         self._read(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
     def grow_from_first(self) -> None:
