@@ -262,8 +262,8 @@ _ODD_DATES: Final = (
     "if these are dates, they are written in several ways, or in one that is not guessed, such as"
     " date_format => 'DD.MM.YY'; names of months are read in English only"
 )
-_FEW: Final = 100
-"""Shapes among some thousand texts: numbers, dates and codes have no more."""
+_FEW: Final = 500
+"""Shapes among some thousand texts: numbers, dates and codes have no more, addresses have."""
 
 _FLAGS: Final = (
     "^(?:true|false|TRUE|FALSE|True|False)$",
