@@ -232,8 +232,8 @@ def test_types_and_notes(texts: list[str], sql: str, said: str) -> None:
 
 
 def test_numbers_of_any_length_are_looked_at() -> None:
-    numbers = [f"{sign}{10**n}.{'1' * m}" for sign in ("", "-") for n in range(9) for m in range(15)]
-    assert may_be_typed(numbers)
+    numbers = [f"{10**n}.{'1' * m}" for n in range(9) for m in range(15)]
+    assert may_be_typed([*numbers, *(f"-{number}" for number in numbers)])
     assert not may_be_typed([f"{n} {'x' * n} Street" for n in range(600)])
 
 
