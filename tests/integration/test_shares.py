@@ -414,6 +414,24 @@ def test_percentiles_of_groups_are_the_same_in_blocks(
     assert 1 < n_blocks <= len(wanted)
 
 
+@pytest.mark.parametrize("name", ["classes", "graph"])
+def test_extremes_of_groups_are_the_same_in_chunks(
+    parties: Parties, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Groups are met in each chunk of the records, where these are more than fit at once."""
+    query = (
+        f"SELECT job, MIN(age), MAX(age), percentile_cont(0.4) WITHIN GROUP (ORDER BY age)"
+        f" FROM {name} WHERE age > 30 OR job <> 'a' GROUP BY job"
+    )
+    session = PsycopgSession(parties.analyst)
+    with session.transaction():
+        wanted = answer(session, query).rows
+        monkeypatch.setattr(coded_rows, "_MOST_BYTES", 100_000)
+        for row, other in zip(answer(session, query).rows, wanted, strict=True):
+            assert (row.lower_bound, row.upper_bound) == (other.lower_bound, other.upper_bound)
+            assert row.estimate == pytest.approx(other.estimate)
+
+
 def test_values_of_ranges_are_tried_in_blocks(
     parties: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:

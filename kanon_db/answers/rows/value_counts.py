@@ -312,11 +312,12 @@ def _spread(
     w = np.array(list(expected.values()), dtype=np.float64)
     met, group = np.unique(group_number.astype(np.int64), return_inverse=True)
     of_cells = np.bincount(of_value, w, n_cells).astype(np.float64)
+    cell = np.argsort(group, kind="stable")  # they were met chunk by chunk
     sums = CellSums(
         [key_of_values(names, counter.values(number)[1]) for number in met.tolist()],
-        group, np.arange(n_cells), of_cells, of_cells,
-        records_of * surely, records_of,
-        np.array([unknown[at] for at in range(n_cells)]),
+        group[cell], cell, of_cells[cell], of_cells[cell],
+        (records_of * surely)[cell], records_of[cell],
+        np.array([unknown[at] for at in cell.tolist()]),
     )  # fmt: skip
     all_ = np.ones(n_cells, dtype=np.bool_)
     # The ends of ranges are enough: between these, values are on straight lines.
