@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from psycopg.types.range import Range
 
 from tests.integration.parties import (
@@ -31,8 +32,9 @@ QUASI_IDENTIFIERS = ("age", "sex", "town", "born")
 QUICK = '{"time_limit": 1}'
 
 
-def make_people(parties: Parties) -> None:
-    """Create and register data.people."""
+@pytest.fixture(scope="module", autouse=True)
+def people(parties: Parties) -> None:
+    """Create and register data.people, for each module that imports this."""
     columns = "number int, name text, age int, sex text, town text, born date, sick text"
     create_source(
         parties.publisher, "data.people", columns, PEOPLE, QUASI_IDENTIFIERS, "sick",

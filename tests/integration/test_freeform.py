@@ -28,17 +28,14 @@ from tests.integration.row_checks import (
     QUASI_IDENTIFIERS,
     check_freeform,
     covers,
-    make_people,
+    people,
 )
+
+__all__ = ["people"]
 
 INVALID = "22023"
 # Refined, the records may come to lie in classes: then each row of a class shows the same.
 QUICK: dict[str, Any] = {"k": 5, "options": '{"refine": false}'}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def people(parties: Parties) -> None:
-    make_people(parties)
 
 
 def test_the_draw_is_random(kanon: Functions | Package, parties: Parties) -> None:

@@ -24,15 +24,12 @@ from tests.integration.row_checks import (
     QUASI_IDENTIFIERS,
     QUICK,
     check_generalized,
-    make_people,
+    people,
 )
 
+__all__ = ["people"]
+
 INVALID = "22023"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def people(parties: Parties) -> None:
-    make_people(parties)
 
 
 def test_refinement_never_loses_more(kanon: Functions | Package) -> None:

@@ -33,9 +33,11 @@ from tests.integration.row_checks import (
     check_freeform,
     check_generalized,
     check_suppressed,
-    make_people,
+    people,
 )
 from tests.profiles import examples
+
+__all__ = ["people"]
 
 INVALID, INFEASIBLE, INELIGIBLE = "22023", "KN002", "KN001"
 RECODED = ("generalized", "freeform")
@@ -50,9 +52,8 @@ METHODS = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def published(parties: Parties) -> None:
+def published(parties: Parties, people: None) -> None:
     """A publication of each kind, of the kind's name."""
-    make_people(parties)
     for kind, options in KINDS.items():
         publish(parties, kind, **options)
 
