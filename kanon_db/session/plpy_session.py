@@ -55,6 +55,7 @@ _LONGEST_KEPT: Final = 10_000
 """Characters of a statement."""
 
 _CANCELED: Final = "57014"
+_INTERNAL: Final = "XX000"
 _SECONDS_BETWEEN_BEATS: Final = 0.01
 """Seconds between two looks for a cancel, at least."""
 
@@ -73,7 +74,7 @@ class PlpySession(ReportingSession):
     def fetch(self, statement: str, *values: Value) -> list[Row]:
         """Run one statement; see the protocol."""
         try:
-            result = self._plpy.execute(self._plan(statement, values), list(values))
+            result = self._run(self._plpy.execute, statement, values)
         except self._plpy.SPIError as error:
             raise database_error(error.sqlstate, str(error)) from None
         return list(result)
@@ -81,24 +82,33 @@ class PlpySession(ReportingSession):
     def stream(self, n: int, statement: str, *values: Value) -> Iterator[Row]:
         """Run one statement through a cursor; see the protocol."""
         try:
-            cursor = self._plpy.cursor(self._plan(statement, values), list(values))
+            cursor = self._run(self._plpy.cursor, statement, values)
             while rows := list(cursor.fetch(n)):  # collected with its rows, it is closed
                 yield from rows
                 del rows
         except self._plpy.SPIError as error:
             raise database_error(error.sqlstate, str(error)) from None
 
-    def _plan(self, statement: str, values: Sequence[Value]) -> Any:
-        """Prepare a statement, or find it prepared by an earlier call."""
+    def _run(self, run: Callable[..., Any], statement: str, values: Sequence[Value]) -> Any:
+        """Run a statement as an earlier call has prepared it, or prepare it."""
         # A plan has neither values nor rights: the server looks at these when it runs, and plans
         # anew where a relation, the role or the search path is another one.
         key = (statement, *map(_type_name, values))
-        plan = _PLANS.pop(key, None) or self._plpy.prepare(statement, list(key[1:]))
-        if len(statement) <= _LONGEST_KEPT:
+        if plan := _PLANS.pop(key, None):
             _PLANS[key] = plan  # the last one
+            try:
+                return run(plan, list(values))
+            except self._plpy.SPIError as error:
+                if error.sqlstate != _INTERNAL:
+                    raise
+                # But not where a type was dropped, and another one has its name.
+                _PLANS.pop(key, None)
+        plan = self._plpy.prepare(statement, list(key[1:]))
+        if len(statement) <= _LONGEST_KEPT:
+            _PLANS[key] = plan
             if len(_PLANS) > _MOST_KEPT:
                 del _PLANS[next(iter(_PLANS))]
-        return plan
+        return run(plan, list(values))
 
     def identifier(self, *parts: str) -> str:
         """Quote a name, or several joined by dots."""

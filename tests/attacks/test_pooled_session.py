@@ -170,3 +170,18 @@ def test_the_interpreter_forgets_what_it_has_read(parties: Parties, backend: Con
     assert "str in list" in value(backend, look, CANARY[::-1])
     for name in ("pooled", "rows"):
         Functions(parties.publisher).drop(name)
+
+
+def test_a_type_that_is_made_again(parties: Parties) -> None:
+    """A session that has asked before asks again, where another type has the name of then."""
+    asking, kanon = Functions(parties.analyst), Functions(parties.publisher)
+    rows = [(["sad", "glad"][i % 2], i % 5) for i in range(100)]
+    for _ in range(2):
+        fetch(parties.admin, "CREATE TYPE public.mood AS ENUM ('sad', 'glad')")
+        create_table(parties.publisher, "data.moods", "mood public.mood, sick int", rows)
+        kanon.register("data.moods", ["mood"], "sick")
+        kanon.publish("data.moods", "moods", privacy='{"l": 2}')
+        assert asking.estimate("SELECT COUNT(*) FROM moods WHERE mood > 'sad'")[0] == 50
+        kanon.drop("moods")
+        fetch(parties.publisher, "DROP TABLE data.moods")
+        fetch(parties.admin, "DROP TYPE public.mood")
