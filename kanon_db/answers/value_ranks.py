@@ -230,6 +230,10 @@ class RankedGroup(Protocol):
         """The values that there are, ascending."""
 
     @property
+    def has_least(self) -> bool:
+        """Whether some value may be -infinity."""
+
+    @property
     def boundaries(self) -> IntArray:
         """Those at which the bounds below change, ascending from 0."""
 
@@ -251,6 +255,8 @@ def find_quantile(
     if not total.upper_bound or not group.places.size:
         return NOTHING
     low, high = _find_bounds(group, total, quantile)
+    if quantile.is_continuous and group.has_least and (low is None or not math.isfinite(low)):
+        high = None  # what PostgreSQL interpolates from there is NaN, which is after all numbers
     if low is not None and low == high:
         return answer(low, 0.0, low, high)
     return answer(*_ValueEstimate(group, total, quantile, gaps).find(), low, high)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from math import isnan
 from typing import Any
 
 import psycopg
@@ -305,6 +306,26 @@ def test_sums_beyond_double_precision_are_refused(parties: Parties) -> None:
     for measure in ("SUM(cost)", "AVG(cost)", "cost, SUM(cost)"):
         query = f"SELECT {measure} FROM largest{' GROUP BY cost' if ',' in measure else ''}"
         assert sqlstate_of(lambda: answer_of(parties, query)) == REFUSED
+
+
+def test_percentiles_between_minus_infinity_and_a_number_have_no_bound(parties: Parties) -> None:
+    """PostgreSQL interpolates NaN, which is after all numbers."""
+    numbers = ["-Infinity", "1", "2", "3"]
+    rows = [(i % 7, numbers[i % 4], f"s{i // 4 % 3}") for i in range(1, 41)]
+    columns = "age int, cost float8, ill text"
+    quasi = (["age"], ["age", "cost"])
+    kanon = create_source(
+        parties.publisher, "data.least", columns, rows, quasi[0], "ill", insensitive=["cost"]
+    )
+    kanon.generalize("data.least", "least_g", k=3, method="mondrian", refine=False)
+    create_source(parties.publisher, "data.least_too", columns, rows, quasi[1], "ill")
+    kanon.publish("data.least_too", "least_b", privacy='{"l": 2}')
+    middle = "SELECT percentile_cont(0.25) WITHIN GROUP (ORDER BY cost) FROM {} WHERE {}"
+    for where in ("ill = 's1' AND age > 0", "ill <> 's2' AND age < 4"):
+        assert isnan(value(parties.publisher, middle.format("data.least", where)))
+        for name in ("least_g", "least_b"):
+            (((_, _, low, high),), _) = answer_of(parties, middle.format(name, where))
+            assert (low, high) == (None, None)
 
 
 @pytest.mark.parametrize("measure", ["sum(h)", "avg(h)", "sum(h + age)", "age > 30, sum(h)"])

@@ -206,6 +206,7 @@ class RankedPair:
 
     def __init__(self, places: FloatArray, ranks: RanksOfPair, judge: Judge) -> None:
         self.places, self.boundaries = places, ranks.boundaries
+        self.has_least = bool(np.isneginf(places[:1]).any())
         (lower_side, _), (upper_side, _) = ranks.below, ranks.above
         self.bounds = np.stack(
             [lower_side.lower, lower_side.upper, upper_side.lower, upper_side.upper]

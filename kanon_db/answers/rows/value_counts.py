@@ -197,6 +197,7 @@ class GroupOfCells:
         sure = sums.sure[own] * of_column.surely[cell]
         possible = self._possible * of_column.possibly[cell]
         least, most = of_column.least[cell], of_column.most[cell]
+        self.has_least = bool((possible[least == 0] > 0).any())
         boundaries = np.unique(np.concatenate([[0], least, most]))
         self.boundaries: IntArray = boundaries[boundaries <= self.places.size]
         (sure_upto, sure_all), (sure_least, _) = (self._add_up(sure, e) for e in (most, least))
