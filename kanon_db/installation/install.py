@@ -248,8 +248,9 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
                     f" FROM {session.identifier(role)}"
                 )
             kept = [*owned, *logins(session)]
+            has_python = session.fetch("SELECT FROM pg_extension WHERE extname = 'plpython3u'")
     left = ["the tables and views that were registered as sources"]
-    if not is_queued:
+    if has_python:
         left.append("the extension plpython3u")
     if kept:
         left.append(f"roles that people or other databases have: {', '.join(kept)}")

@@ -327,6 +327,12 @@ def test_uninstall_waits_for_who_publishes(database: str) -> None:
         assert str(refused) == "kanon_db is not installed in this database"
 
 
+def test_uninstall_names_python_after_a_change_of_ways(database: str) -> None:
+    """A service that was installed where functions ran in the server before."""
+    install(database, service=True)
+    assert "the extension plpython3u" in uninstall(database)
+
+
 @pytest.mark.parametrize(
     "name", ["pg_catalog", "information_schema", "public", "kanon", "kanon_queue", "x" * 64, "a\nb"]
 )
