@@ -51,11 +51,13 @@ class Quantile:
 
     share: float  # 0 is MIN, 1 is MAX
     is_continuous: bool  # Whether two neighbours are interpolated, as percentile_cont does
+    is_whole: bool = False  # Whether values are whole numbers, which are not infinite
 
     @classmethod
     def of(cls, aggregate: Aggregate) -> Self:
         """Return that of MIN, MAX or a percentile."""
-        return cls(aggregate.share or 0.0, aggregate.function == "cont")
+        is_whole = aggregate.type is not None and aggregate.type.category == "integer"
+        return cls(aggregate.share or 0.0, aggregate.function == "cont", is_whole)
 
     def first(self, n: Any) -> Any:
         """Return the rank, from 1, of the lower neighbour; calculated as PostgreSQL does."""
@@ -255,7 +257,8 @@ def find_quantile(
     if not total.upper_bound or not group.places.size:
         return NOTHING
     low, high = _find_bounds(group, total, quantile)
-    if quantile.is_continuous and group.has_least and (low is None or not math.isfinite(low)):
+    may_be_nan = quantile.is_continuous and group.has_least and not quantile.is_whole
+    if may_be_nan and (low is None or not math.isfinite(low)):
         high = None  # what PostgreSQL interpolates from there is NaN, which is after all numbers
     if low is not None and low == high:
         return answer(low, 0.0, low, high)

@@ -328,6 +328,21 @@ def test_percentiles_between_minus_infinity_and_a_number_have_no_bound(parties: 
             assert (low, high) == (None, None)
 
 
+def test_percentiles_of_whole_numbers_without_a_lower_end_keep_their_bound(
+    parties: Parties,
+) -> None:
+    rows = [(i % 7, f"s{i % 3}") for i in range(42)]
+    kanon = create_source(
+        parties.publisher, "data.ended", "age int, ill text", rows, ["age"], "ill",
+        attributes='{"age": {"bottom": 3}}',
+    )  # fmt: skip
+    kanon.generalize("data.ended", "ended", k=3, method="mondrian", refine=False)
+    query = "SELECT percentile_cont(0.1) WITHIN GROUP (ORDER BY age) FROM ended WHERE ill = 's1'"
+    (((_, _, low, high),), _) = answer_of(parties, query)
+    assert low is None
+    assert high is not None
+
+
 @pytest.mark.parametrize("measure", ["sum(h)", "avg(h)", "sum(h + age)", "age > 30, sum(h)"])
 def test_errors_whose_squares_are_infinite_are_those_of_the_bounds(
     parties: Parties, measure: str
