@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from functools import reduce
+from typing import Any, Final, NamedTuple
 
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.dataclasses import dataclass
+from kanon_db.publications.rows.cell_columns import Flags, Truths
 from kanon_db.query import expressions as ex
-from kanon_db.query.expressions import Query
+from kanon_db.query.expressions import Query, by_attribute
 from kanon_db.query.layout import (
     CellDescription,
     CellLayout,
@@ -300,14 +305,183 @@ HIDDEN_DEPENDENT: Final = 0.3
 """The same, where cells are suppressed: these may depend on it more, as nothing bounds them."""
 
 
-def error_of_count(
-    independent: float,  # The variance of records that are independent, and what goes together
-    together: float,
+MISLED: Final = 0.8
+"""How far shares that were learned may be off, as a part of how far they are from even ones."""
+
+
+def error_of_sum(
+    independent: float,  # The variance of records that are independent
+    deviations: float,  # The standard deviations of those whose values are not known
     away: float,  # From learned shares to even ones
     widest: float,  # Half the distance between the bounds
 ) -> float:
-    """Return the standard error of a count of rows, at most `widest`."""
+    """Return the standard error of a sum over records, at most `widest`."""
     # An error of 0 says that an answer is exact: if only the bounds differ, nothing is known.
-    if independent + together**2 <= 0:
+    common = TOGETHER * deviations
+    if independent + common**2 <= 0:
         return widest
-    return min(math.hypot(math.sqrt(independent), together, away), widest)
+    return min(math.hypot(math.sqrt(independent), common, MISLED * away), widest)
+
+
+Block = tuple[int, ...]
+"""Columns whose values are looked at together: their shares are off together, others' are not."""
+
+
+class Likely(NamedTuple):
+    """The probabilities that a condition is true, and false; what is missing to 1 is unknown."""
+
+    true: FloatArray
+    false: FloatArray
+
+    def opposite(self) -> Likely:
+        """Swap true and false."""
+        return Likely(self.false, self.true)
+
+    def tell(self) -> Likely:
+        """Return whether it is true: this is never unknown."""
+        return Likely(self.true, 1 - self.true)
+
+    def unknown(self) -> Likely:
+        """Return whether it is unknown, which itself never is."""
+        true = 1 - self.true - self.false
+        return Likely(true, 1 - true)
+
+    @staticmethod
+    def every(parts: Iterable[Likely]) -> Likely:
+        """Combine parts that are independent, of which all must hold."""
+        true, possible = np.ones(1), np.ones(1)
+        for part in parts:
+            true, possible = true * part.true, possible * (1 - part.false)
+        return Likely(true, 1 - possible)
+
+
+ALWAYS: Final = Likely(np.ones(1), np.zeros(1))
+NEVER: Final = ALWAYS.opposite()
+
+
+class Alternatives(NamedTuple):
+    """How likely a condition is if one block of columns has other shares than is estimated."""
+
+    evenly: Likely  # If all values of each cell are equally likely
+    most: Likely  # If it has the values by which the condition is the most, and the least, likely
+    least: Likely
+
+    def opposite(self) -> Alternatives:
+        """Return those of the opposite."""
+        return Alternatives(*(own.opposite() for own in (self.evenly, self.least, self.most)))
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """What is known of a condition's truth: arrays of one shape, or of one element."""
+
+    likely: Likely
+    surely: Flags  # Whether it is true whatever the values are, and whether it is for some
+    possibly: Flags
+    surely_false: Flags  # The same of being false
+    possibly_false: Flags
+    blocks: Mapping[Block, Alternatives]  # Of the columns that it depends on
+
+    @staticmethod
+    def of(truths: Truths, block: Block) -> Judgement:
+        """Take what the cells of some columns tell; `block` is empty if their values are known."""
+        alternatives = Alternatives(Likely(truths.evenly, truths.evenly_false), ALWAYS, NEVER)
+        return Judgement(
+            Likely(truths.true, truths.false), truths.surely, truths.possibly,
+            truths.surely_false, truths.possibly_false, {block: alternatives} if block else {},
+        )  # fmt: skip
+
+    def opposite(self) -> Judgement:
+        """Swap true and false."""
+        return Judgement(
+            self.likely.opposite(), self.surely_false, self.possibly_false, self.surely,
+            self.possibly, {block: own.opposite() for block, own in self.blocks.items()},
+        )  # fmt: skip
+
+    def test(self, wanted: str) -> Judgement:
+        """Return whether it is, as `wanted`, true, false or unknown: this is known of each."""
+        if wanted == "false":
+            return self.opposite().test("true")
+        is_unknown = wanted == "unknown"
+        surely = ~(self.possibly | self.possibly_false) if is_unknown else self.surely
+        possibly = ~(self.surely | self.surely_false) if is_unknown else self.possibly
+
+        def tell(likely: Likely) -> Likely:
+            return likely.unknown() if is_unknown else likely.tell()
+
+        blocks = {block: Alternatives(*map(tell, own)) for block, own in self.blocks.items()}
+        return Judgement(tell(self.likely), surely, possibly, ~possibly, ~surely, blocks)
+
+    def at(self, index: IntArray) -> Judgement:
+        """Take those at some places."""
+
+        def take(own: Any) -> Any:
+            return own if own.size == 1 else own.take(index)
+
+        def take_both(likely: Likely) -> Likely:
+            return Likely(*map(take, likely))
+
+        return Judgement(
+            take_both(self.likely), take(self.surely), take(self.possibly),
+            take(self.surely_false), take(self.possibly_false),
+            {block: Alternatives(*map(take_both, own)) for block, own in self.blocks.items()},
+        )  # fmt: skip
+
+    @staticmethod
+    def every(parts: Sequence[Judgement]) -> Judgement:
+        """Combine parts of which all must hold."""
+        # Conditions on different columns are taken as independent within a record; what surely or
+        # possibly holds follows from three-valued logic only.
+        blocks = {
+            block: Alternatives(
+                *(
+                    Likely.every(
+                        part.blocks[block][number] if block in part.blocks else part.likely
+                        for part in parts
+                    )
+                    for number in range(len(Alternatives._fields))
+                )
+            )
+            for block in dict.fromkeys(block for part in parts for block in part.blocks)
+        }
+        return Judgement(
+            Likely.every(part.likely for part in parts),
+            _all([part.surely for part in parts]), _all([part.possibly for part in parts]),
+            ~_all([~part.surely_false for part in parts]),
+            ~_all([~part.possibly_false for part in parts]), blocks,
+        )  # fmt: skip
+
+
+def _all(flags: Sequence[Flags]) -> Flags:
+    return reduce(np.logical_and, flags)
+
+
+_CERTAIN: Final = Judgement(
+    ALWAYS, np.array([True]), np.array([True]), np.array([False]), np.array([False]), {}
+)
+"""No condition at all."""
+
+
+def judge(
+    condition: ex.Expression | None, of_leaf: Callable[[ex.Expression], Judgement]
+) -> Judgement:
+    """Combine what is known of a condition's leaves."""
+
+    def inner(part: ex.Expression) -> Judgement:
+        return judge(part, of_leaf)
+
+    if condition is None:
+        return _CERTAIN
+    if is_leaf(condition):
+        return of_leaf(condition)
+    match by_attribute(condition):
+        case ex.And(parts):
+            return Judgement.every([inner(part) for part in parts])
+        case ex.Or(parts):
+            return Judgement.every([inner(part).opposite() for part in parts]).opposite()
+        case ex.Not(part):
+            return inner(part).opposite()
+        case ex.TruthTest(part, wanted, negated):
+            truth = inner(part).test(wanted)
+            return truth.opposite() if negated else truth
+    raise TypeError(f"{type(condition).__name__} has no leaves")

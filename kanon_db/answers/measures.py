@@ -12,11 +12,10 @@ from kanon_db.answers._distribution import derive_answers, is_derived
 from kanon_db.answers.buckets.bucket_evidence import answer_in_buckets
 from kanon_db.answers.likelihoods import (
     MOST_GROUPED,
-    TOGETHER,
-    error_of_count,
+    error_of_sum,
     find_grouped_ranges,
 )
-from kanon_db.answers.rows.cell_evidence import KnownTypes, is_unknown
+from kanon_db.answers.rows.cell_evidence import Effect, KnownTypes, is_unknown
 from kanon_db.answers.rows.coded_rows import (
     CountedRows,
     GroupMoments,
@@ -68,8 +67,7 @@ class _GroupSums:
     mx: FloatArray
     mxx: FloatArray
     squares: FloatArray  # What standard errors follow from
-    deviations: FloatArray
-    away: FloatArray
+    together: FloatArray
     sure: FloatArray  # Records that surely, and possibly, count
     possible: FloatArray
     low: FloatArray  # The bounds of the sum
@@ -93,19 +91,21 @@ class _Doubts:
 
     group: IntArray | None
     n: FloatArray
-    u: FloatArray
     m: FloatArray
-    away: FloatArray
+    effects: list[Effect]
     x: FloatArray | None
     xx: FloatArray | None
-    x_away: FloatArray | None
 
     @classmethod
     def of(cls, counted: CountedRows, n_groups: int) -> _Doubts:
-        group = None if n_groups == 1 else counted.group
-        x = counted.moments
-        own = (None, None, None) if x is None else (x.x, x.xx, x.away)
-        return cls(group, counted.n, counted.u, counted.m, counted.away, *own)
+        group, x = None if n_groups == 1 else counted.group, counted.moments
+        own = (None, None) if x is None else (x.x, x.xx)
+        return cls(group, counted.n, counted.m, counted.effects, *own)
+
+    @property
+    def n_bytes(self) -> int:
+        """What it takes."""
+        return self.n.nbytes * (5 + sum(len(own.away) + len(own.variances) for own in self.effects))
 
 
 class Totals:
@@ -133,9 +133,12 @@ class Totals:
         self._is_unknown = is_unknown(types.read, pieces.marked)
         self._has_keys, self._is_summed = bool(pieces.keys), pieces.summed is not None
         self._is_sure = pieces.unit.condition is None and not pieces.keys
+        self._dependent, self._n_blocks = pieces.least_unknown, len(pieces.blocks)
         self._left_out, self._is_average = left_out, is_average
         self._n_groups, self._n = 0, 0.0
         self._sums = _GroupSums.empty(0)
+        # (n_blocks, n_groups): how far shares may be off, and are from even ones
+        self._deviations, self._away = np.zeros((2, self._n_blocks, 0))
         self._is_seen, self._is_possible, self._is_wild = np.zeros((3, 0), dtype=np.bool_)
         self._least, self._most = np.zeros((2, 0))
         self._kept: list[_Doubts] | None = []
@@ -148,6 +151,9 @@ class Totals:
             return
         self._n_groups = n_groups
         self._sums = _GroupSums(*(np.append(own, np.zeros(more)) for own in self._sums.all()))
+        self._deviations, self._away = (
+            np.pad(own, ((0, 0), (0, more))) for own in (self._deviations, self._away)
+        )
         self._is_seen, self._is_possible, self._is_wild = (
             np.append(own, np.zeros(more, dtype=np.bool_))
             for own in (self._is_seen, self._is_possible, self._is_wild)
@@ -207,14 +213,16 @@ class Totals:
 
     def _keep(self, doubts: _Doubts) -> None:
         """Keep what the errors of an average follow from, while there is room."""
-        self._room -= (7 if doubts.group is None else 8) * 8 * doubts.n.size
+        self._room -= doubts.n_bytes
         if self._room < 0:
             self._kept = None
         elif self._kept is not None:
             self._kept.append(doubts)
 
     def _sum(self, name: str, group: IntArray | None, values: FloatArray) -> None:
-        own = getattr(self._sums, name)
+        self._add_to(getattr(self._sums, name), group, values)
+
+    def _add_to(self, own: FloatArray, group: IntArray | None, values: FloatArray) -> None:
         if group is None or self._n_groups == 1:
             own += values.sum()
         else:
@@ -231,10 +239,13 @@ class Totals:
         np.maximum.at(self._most, c.group, x.most)
         self._is_wild[c.group[x.is_wild]] = True
 
-    def _add_errors(self, d: _Doubts, average: FloatArray) -> None:
-        """Add what the standard errors of sums of x - a, or of counts, follow from."""
-        variance, away = d.m * (1 - d.m), d.away
-        if d.x is not None and d.xx is not None and d.x_away is not None:
+    def _add_errors(self, d: _Doubts, average: FloatArray, dependent: float | None = None) -> None:
+        """Add what the standard errors of sums of x - a, or of counts, follow from.
+
+        `dependent`: which part of the deviations of records goes together in any case.
+        """
+        variance, a = d.m * (1 - d.m), None
+        if d.x is not None and d.xx is not None:
             a = average[0] if d.group is None else average[d.group]
             with np.errstate(over="ignore", invalid="ignore"):
                 variance = d.xx - 2 * a * d.x + a * a * d.m - (d.x - a * d.m) ** 2
@@ -242,12 +253,14 @@ class Totals:
             is_known = np.isfinite(variance) & np.isfinite(d.xx)
             variance = np.where(variance > CANCELLED * d.xx, variance, 0)
             variance = np.where(is_known, variance, np.inf)
-            away = d.x_away - a * away
         variance = np.maximum(variance, 0)
-        of_unknown = np.multiply(d.u, np.sqrt(variance), out=np.zeros_like(d.u), where=d.u > 0)
         self._sum("squares", d.group, d.n * variance)
-        self._sum("deviations", d.group, d.n * of_unknown)
-        self._sum("away", d.group, d.n * away)
+        least = self._dependent if dependent is None else dependent
+        if least:
+            self._sum("together", d.group, d.n * least * np.sqrt(variance))
+        for number, effect in enumerate(d.effects):
+            self._add_to(self._deviations[number], d.group, d.n * effect.deviation(a))
+            self._add_to(self._away[number], d.group, d.n * effect.from_even(a))
 
     def _add_left_out(self, average: FloatArray) -> None:
         """Add the records that are left out, in each group: as likely as all others together."""
@@ -256,39 +269,36 @@ class Totals:
         moments = None
         if self._is_summed:
             moments = GroupMoments(
-                s.mx[groups] * share, s.mxx[groups] * share, np.zeros(n),
+                s.mx[groups] * share, s.mxx[groups] * share,
                 self._least[groups], self._most[groups], np.ones(n, dtype=np.bool_),
             )  # fmt: skip
         rows = CountedRows(
             groups, groups, np.full(n, float(self._left_out)), np.ones(n), s.m[groups] * share,
-            np.zeros(n), np.full(n, self._is_sure), np.ones(n, dtype=np.bool_), moments,
+            [], np.full(n, self._is_sure), np.ones(n, dtype=np.bool_), moments,
         )  # fmt: skip
         self._is_possible[groups] = True
         self._sum("m", groups, rows.n * rows.m)
         self._sum("sure", groups, rows.n * rows.surely)
         self._sum("possible", groups, rows.n)
         doubts = _Doubts.of(rows, self._n_groups)
-        self._add_errors(doubts, average if self._is_average else np.zeros(self._n_groups))
+        average = average if self._is_average else np.zeros(self._n_groups)
+        self._add_errors(doubts, average, dependent=1.0)
         if moments is not None:
             self._add_moments(rows, moments)
 
     def _error(self, group: int, widest: float) -> float:
         """Return the standard error of a sum, at most `widest`."""
-        # An error of 0 says that an answer is exact: if only the bounds differ, nothing is known.
-        s = self._sums
-        added, away = TOGETHER * float(s.deviations[group]), float(s.away[group])
-        error = math.hypot(math.sqrt(float(s.squares[group])), added)
-        return min(math.hypot(error, away) if error else widest, widest)
+        return error_of_sum(
+            float(self._sums.squares[group]),
+            math.hypot(self._sums.together[group], *self._deviations[:, group]),
+            math.hypot(*self._away[:, group]),
+            widest,
+        )
 
     def _count_of(self, group: int, _average: float) -> Estimated:
         s = self._sums
         sure, possible = round(float(s.sure[group])), round(float(s.possible[group]))
-        error = error_of_count(
-            float(s.squares[group]),
-            TOGETHER * float(s.deviations[group]),
-            float(s.away[group]),
-            (possible - sure) / 2,
-        )
+        error = self._error(group, (possible - sure) / 2)
         return Estimated(float(s.m[group]), error, sure, possible)
 
     def _sum_of(self, group: int, average: float) -> Estimated:

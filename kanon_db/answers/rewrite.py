@@ -33,13 +33,16 @@ from kanon_db.answers._bucket_statement import (
 from kanon_db.answers._statement_nodes import FromClause, Node, WeightedAggregates
 from kanon_db.answers.buckets.bucket_evidence import BucketEvidence, MostOfValues
 from kanon_db.answers.likelihoods import (
+    MISLED,
     MOST_GROUPED,
     TOGETHER,
     WHOLE,
+    Block,
+    JointCondition,
     arrange,
     find_summed_column,
-    least_unknown,
 )
+from kanon_db.answers.rows.pieces import Pieces
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.dataclasses import dataclass
 from kanon_db.query import expressions as ex
@@ -63,7 +66,7 @@ from kanon_db.query.ranges import (
     type_of_ends,
     value_of_end,
 )
-from kanon_db.query.sql import is_leaf, leaves
+from kanon_db.query.sql import Request, is_leaf, leaves
 
 Dialect = OneOf["postgres", "spark"]
 
@@ -124,6 +127,7 @@ class _SpreadCells:
     evenly: Node  # The share if all values of a cell are equally likely
     number: Node  # How many values the cell of a row has, where lists count them as ``n``
     unknown: Node  # The share of the records with the cell whose values are not known
+    rare: Node | None  # The part of what is suppressed that nobody keeps, where cells are
     is_whole: bool  # Whether all values are listed, or one between each two constants
     open: list[Node]  # Each is true of cells that could be anything
     joins: list[Node]
@@ -169,7 +173,7 @@ class _SpreadCells:
                 for part in ("share", "n", "evenly" if is_learned else "share")
             )
         if cell.mark is None:
-            return cls(value, share, evenly, number, unknown, is_whole, open_, joins, lists)
+            return cls(value, share, evenly, number, unknown, None, is_whole, open_, joins, lists)
         kept = nodes.unique(f"{name}_kept", taken)
         lists.append((kept, _values_of_kept(layout, cell, lists, also_evenly)))
         if cell.kind == "value":
@@ -189,10 +193,11 @@ class _SpreadCells:
                 ("n", number),
             )
         )  # fmt: skip
+        rare: Node = nodes.ZERO
         if also_evenly:
-            unknown = choose("unknown", unknown)
+            unknown, rare = choose("unknown", unknown), choose("rare", rare)
         open_.append(hidden)
-        return cls(value, share, evenly, number, unknown, is_whole, open_, joins, lists)
+        return cls(value, share, evenly, number, unknown, rare, is_whole, open_, joins, lists)
 
 
 def _is_hidden(layout: CellLayout, cell: CellDescription, alias: str) -> Node:
@@ -361,8 +366,12 @@ def _values_of_kept(
     if also_evenly:
         one, n_values = nodes.double(1), exp.Window(this=exp.Count(this=exp.Star()))
         rare = nodes.least(nodes.divide(nodes.double(layout.k), number.copy()), one)
-        doubt = nodes.number(repr(LEAST_DOUBT)) + exp.Window(this=exp.Avg(this=rare))
-        errors += [(nodes.divide(one, n_values), "evenly"), (nodes.least(doubt, one), "unknown")]
+        least, rare = nodes.number(repr(LEAST_DOUBT)), exp.Window(this=exp.Avg(this=rare))
+        most = nodes.number(repr(1 - LEAST_DOUBT))
+        errors += [
+            (nodes.divide(one, n_values), "evenly"), (nodes.least(least + rare, one), "unknown"),
+            (nodes.least(rare, most), "rare"),
+        ]  # fmt: skip
     if layout.rarity != 1:
         number = nodes.call("POWER", number, nodes.number(str(layout.rarity)))
     total = exp.Window(this=exp.Sum(this=number.copy()))
@@ -493,6 +502,7 @@ class _RowStatement:
     layout: CellLayout
     source: FromClause
     spread: Mapping[str, _SpreadCells]
+    pieces: Pieces
 
     @classmethod
     def of(cls, opened: OpenQuery, layout: CellLayout) -> Node | None:
@@ -504,9 +514,12 @@ class _RowStatement:
         source, spread = _row_source(opened, layout, "postgres", also_evenly=True)
         if not spread or not all(one.is_whole for one in spread.values()):
             return None
-        condition = condition_of(query, query.measures[number].aggregate)
+        aggregate = query.measures[number].aggregate
+        pieces = Pieces.of(Request(query, aggregate, opened.lookups), layout)
+        if pieces.unit.spread and (len(pieces.unit.spread) > 1 or len(pieces.unit.by_value) > 1):
+            return None
         try:
-            return cls(opened, layout, source, spread)._tree(condition)
+            return cls(opened, layout, source, spread, pieces)._tree(condition_of(query, aggregate))
         except _UnboundedError:
             return None
 
@@ -553,35 +566,64 @@ class _RowStatement:
 
     def _judge_types(self, condition: Expression | None) -> Node:
         """Say of the records with the same cells how likely they count, surely, and possibly."""
-        is_met = self.source.tree(condition)
-        shares = (one.evenly for one in self.spread.values())
-        weights = {"p": self.source.weight}
-        weights["evenly"] = reduce(lambda a, b: exp.Mul(this=a, expression=b), shares)
         n = nodes.column(self._number, self._alias)
-        unknown = reduce(nodes.greatest, (one.unknown for one in self.spread.values()))
-        if least := least_unknown(ex.attributes(condition), self.layout):
-            unknown = nodes.greatest(unknown, exp.Literal.number(repr(least)))
         columns: list[tuple[Node, str]] = [
-            (n, "n"),
-            *(
-                (exp.Coalesce(
-                    this=nodes.filter_rows(exp.Sum(this=weight), is_met),
-                    expressions=[nodes.ZERO],
-                ), name)
-                for name, weight in weights.items()
-            ),
+            (n, "n"), (self._expect(self.source.weight, self.source.tree(condition)), "p"),
             (self._holds(exp.LogicalAnd, condition, surely=True), "surely"),
             (self._holds(exp.LogicalOr, condition, surely=False), "possibly"),
-            (exp.Max(this=unknown), "unknown"),
         ]  # fmt: skip
-        own = replace(
+        for number, block in enumerate(self.pieces.blocks, 1):
+            own = self._judge_block(condition, block)
+            columns += [(node, f"{name}_{number}") for node, name in own]
+        types = replace(
             self.source, relation=exp.Table(
                 this=nodes.identifier("types"),
                 alias=exp.TableAlias(this=nodes.identifier(self._alias)),
             ),
         )  # fmt: skip
         keys = [nodes.column(name, self._alias) for name in self._columns(condition)]
-        return own.select(*columns).group_by(*keys, n)
+        return types.select(*columns).group_by(*keys, n)
+
+    def _judge_block(
+        self, condition: Expression | None, block: Block
+    ) -> Iterator[tuple[Node, str]]:
+        """Say how likely records count by other shares of a block's values, and what is unknown."""
+        names = [name for name, place in self.pieces.places.items() if place in block]
+        own = [self.spread[name] for name in names]
+        weights = (one.evenly if name in names else one.share for name, one in self.spread.items())
+        weight = reduce(lambda a, b: exp.Mul(this=a, expression=b), weights)
+        yield self._expect(weight, self.source.tree(condition)), "evenly"
+        divided = self.pieces.unit.condition
+        for name, is_most in (("most", True), ("least", False)):
+            tree = None if divided is None else self._suppose(divided, block, is_most)
+            yield self._expect(self.source.weight, tree), name
+        yield exp.Max(this=reduce(nodes.greatest, (one.unknown for one in own))), "unknown"
+        rare = [one.rare for one in own if one.rare is not None]
+        yield exp.Max(this=reduce(nodes.greatest, rare)) if rare else nodes.ZERO, "rare"
+
+    def _expect(self, weight: Node, is_met: Node | None) -> Node:
+        """Add up the weights of the combinations of values that meet a condition."""
+        added = nodes.filter_rows(exp.Sum(this=weight.copy()), is_met)
+        return exp.Coalesce(this=added, expressions=[nodes.ZERO])
+
+    def _suppose(self, condition: Expression, block: Block, is_most: bool) -> Node:
+        """Write a condition as if the columns of a block had the values that meet it, or not."""
+        if is_leaf(condition):
+            unit = self.pieces.unit
+            is_listed = block == tuple(unit.spread) and condition in unit.by_value
+            if is_listed or unit.block_of(condition) == block:
+                return exp.Boolean(this=is_most)
+            if isinstance(condition, JointCondition):
+                condition = condition.condition
+            return self.source.tree(condition)
+        match ex.by_attribute(condition):
+            case ex.And(parts):
+                return exp.and_(*(self._suppose(part, block, is_most) for part in parts))
+            case ex.Or(parts):
+                return exp.or_(*(self._suppose(part, block, is_most) for part in parts))
+            case ex.Not(part):
+                return exp.not_(self._suppose(part, block, not is_most))
+        raise _UnboundedError
 
     def _holds(self, every: type, condition: Expression | None, *, surely: bool) -> Node:
         if condition is None:
@@ -615,49 +657,72 @@ class _RowStatement:
         surely, possibly = nodes.column("surely"), nodes.column("possibly")
         # What is certain has no error: of 1, sums of shares are off by what is rounded.
         is_doubtful = exp.and_(possibly, exp.not_(surely))
-        is_whole = exp.GT(this=p, expression=nodes.number(repr(WHOLE)))
-        variance = nodes.greatest(p * exp.Paren(this=1 - p), nodes.ZERO)
-        variance = exp.Case(ifs=[exp.If(this=is_whole, true=nodes.ZERO)], default=variance)
+        variance = self._vary(p, nodes.ZERO, nodes.number("1"))
         sums: list[tuple[str, Node, Node | None]] = [
-            ("records", n, None), ("m", n * p, None),
-            ("away", n * exp.Paren(this=p - nodes.column("evenly")), None),
-            ("squares", n * variance, is_doubtful),
-            ("deviations", n * nodes.column("unknown") * exp.Sqrt(this=variance), is_doubtful),
+            ("records", n, None), ("m", n * p, None), ("squares", n * variance, is_doubtful),
+            ("together", n * exp.Sqrt(this=variance), is_doubtful),
             ("surely", n, surely), ("possibly", n, possibly),
         ]  # fmt: skip
+        for number in range(1, len(self.pieces.blocks) + 1):
+            evenly, most, least, unknown, rare = (
+                nodes.column(f"{name}_{number}")
+                for name in ("evenly", "most", "least", "unknown", "rare")
+            )
+            middle = p + rare * exp.Paren(this=nodes.divide(least + most, nodes.double(2)) - p)
+            deviation = unknown * exp.Sqrt(this=self._vary(exp.Paren(this=middle), least, most))
+            sums.append((f"deviations_{number}", n * deviation, is_doubtful))
+            sums.append((f"away_{number}", n * exp.Paren(this=p - evenly), None))
         columns = []
         for name, own, condition in sums:
             total = nodes.filter_rows(exp.Sum(this=own), condition)
             columns.append((exp.Coalesce(this=total, expressions=[nodes.ZERO]), name))
         return nodes.select(*columns).from_("judged")
 
+    @staticmethod
+    def _vary(p: Node, least: Node, most: Node) -> Node:
+        """Write the most that a number from `least` to `most` can vary whose mean is p."""
+        is_whole = exp.GT(this=p, expression=nodes.number(repr(WHOLE)) * most)
+        variance = exp.Paren(this=p - least) * exp.Paren(this=most - p)
+        return exp.Case(
+            ifs=[exp.If(this=is_whole, true=nodes.ZERO)],
+            default=nodes.greatest(variance, nodes.ZERO),
+        )
+
     def _estimates(self) -> Node:
         """Say how far off the estimate may be."""
         # As `Totals` of `kanon_db.answers.measures` says it, those who are left out included.
         estimate, left_out = nodes.column("m"), self.layout.left_out
-        squares, deviations = nodes.column("squares"), nodes.column("deviations")
+        squares, common = nodes.column("squares"), nodes.column("together")
         lower, upper = nodes.column("surely"), nodes.column("possibly")
+        common = nodes.number(repr(self.pieces.least_unknown)) * common
         if left_out:
             number = nodes.number(str(left_out))
             mean = exp.Paren(this=nodes.divide(nodes.column("m"), nodes.column("records")))
             variance = nodes.greatest(mean * exp.Paren(this=1 - mean), nodes.ZERO)
             estimate = estimate + number * mean
             squares = squares + number * variance
-            deviations = deviations + number * exp.Sqrt(this=variance)
+            common = common + number * exp.Sqrt(this=variance)
             upper = upper + number
-        added = nodes.number(repr(TOGETHER)) * nodes.enclose(deviations)
+        numbers = range(1, len(self.pieces.blocks) + 1)
+        deviations = [common, *(nodes.column(f"deviations_{one}") for one in numbers)]
+        away = [nodes.column(f"away_{one}") for one in numbers]
+        added = nodes.number(repr(TOGETHER**2)) * exp.Paren(this=_add_squares(deviations))
+        misled = nodes.number(repr(MISLED**2)) * exp.Paren(this=_add_squares(away))
         widest = nodes.divide(upper - lower, exp.Literal.number("2.0"))
-        two = exp.Literal.number(2)
-        likely = exp.Nullif(this=squares + nodes.call("POWER", added, two), expression=nodes.ZERO)
-        variance = likely + nodes.call("POWER", nodes.column("away"), two)
-        error: Node = exp.Coalesce(this=exp.Sqrt(this=variance), expressions=[widest])
-        error = nodes.least(error, widest)
+        likely = exp.Nullif(this=squares + added, expression=nodes.ZERO)
+        error: Node = exp.Sqrt(this=likely + misled)
+        error = nodes.least(exp.Coalesce(this=error, expressions=[widest]), widest)
         columns = [
             (estimate, "estimate"), (error, "std_error"),
             (nodes.cast(lower, "bigint"), "lower_bound"),
             (nodes.cast(upper, "bigint"), "upper_bound"),
         ]  # fmt: skip
         return nodes.select(*columns).from_("totals")
+
+
+def _add_squares(numbers: Sequence[Node]) -> Node:
+    squares = (nodes.call("POWER", one, exp.Literal.number(2)) for one in numbers)
+    return reduce(lambda a, b: a + b, squares)
 
 
 def _bucket_statement(opened: OpenQuery, layout: BucketLayout) -> Node | None:

@@ -54,7 +54,7 @@ def test_a_name_stands_for_one_thing() -> None:
 
 
 MOST_PLACES = {
-    "seams": 35, "twins": 2, "docstrings": 153, "found": 182, "participles": 201, "words": 123,
+    "seams": 35, "twins": 2, "docstrings": 153, "found": 180, "participles": 200, "words": 121,
 }  # fmt: skip
 """How many places each rule of wording finds, at most: these numbers may only fall."""
 

@@ -439,13 +439,13 @@ def trust(
     return followed * seen / (seen + _MISLEADING) if seen > 0 else 0.0
 
 
-_DOUBTED, _ALWAYS = 0.6, 0.4
+_OF_CLASSES, _OF_RECORDS, _ALWAYS = 0.9, 0.6, 0.4
 """Chosen as above."""
 
 
-def _excuse(known: FloatArray, part: float, joint: float) -> FloatArray:
+def _excuse(known: FloatArray, part: float, doubted: float) -> FloatArray:
     """Say of which share of a cell's records errors say nothing: more are off that follow more."""
-    doubted = _DOUBTED * (_ALWAYS + (1 - _ALWAYS) * min(part / _FOLLOWED, 1)) * joint
+    doubted *= _ALWAYS + (1 - _ALWAYS) * min(part / _FOLLOWED, 1)
     return np.asarray(1 - (1 - known) * doubted)
 
 
@@ -492,7 +492,8 @@ class SetDistributions:
         # The shares of each set are off by themselves.
         off = (records * (1 - known))[owner] * np.sqrt(np.maximum(shares * (1 - shares), 0))
         squares, sums = (np.bincount(cells.codes, weights=x) for x in (off**2, off))
-        return cls(shares, _excuse(known, part, _add_independent(squares, sums)))
+        doubted = _OF_CLASSES if different is None else _OF_RECORDS
+        return cls(shares, _excuse(known, part, doubted * _add_independent(squares, sums)))
 
 
 _Even = Callable[[IntArray, FloatArray], FloatArray]
@@ -720,8 +721,9 @@ class RangeDistributions:
             np.cumsum(np.bincount(first, x, n) - np.bincount(last, x, n)) for x in (off**2, off)
         )
         # Of continuous numbers, no table tells how far cells are off by themselves.
-        joint = _add_independent(squares, sums, axis.shares) if is_whole else 1 / _DOUBTED
-        return cls(axis, first, last, own, is_each, part, _excuse(2 * own, part, joint))
+        doubted = _OF_CLASSES if different is None else _OF_RECORDS
+        doubted = doubted * _add_independent(squares, sums, axis.shares) if is_whole else 1.0
+        return cls(axis, first, last, own, is_each, part, _excuse(2 * own, part, doubted))
 
     def on(self, points: Any) -> Axis:
         """Return it with a value of each part."""
@@ -743,10 +745,7 @@ class RowClasses:
     """
 
     def __init__(
-        self,
-        cells: Sequence[Ranges | Sets],
-        cell_of_class: AnyIntArray,
-        n_codes: Sequence[int],
+        self, cells: Sequence[Ranges | Sets], cell_of_class: AnyIntArray, n_codes: Sequence[int]
     ) -> None:
         self.cells = cells
         self.cell_of_class = cell_of_class

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from math import prod
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.recoding.generalized_cells import Axis, fill_hidden
+from kanon_db.answers.likelihoods import WHOLE
 from kanon_db.answers.rows.pieces import Pieces, Unit
 from kanon_db.dataclasses import dataclass
 from kanon_db.publications.rows.cell_columns import (
@@ -656,6 +657,139 @@ class TriedColumn:
                 own.members[start:end].tolist() for start, end in zip(starts, ends, strict=True)
             )
         return 0
+
+
+class Effect(NamedTuple):
+    """What one block of columns decides of a count, and of a sum, if there is one.
+
+    A pair is a type of records, and a group. The variances are over the values of the block.
+    """
+
+    # Of what a record is expected to add, a column decides what differs between its values: the
+    # variance, over these, of what is expected given each. It is by the roots of these variances
+    # that an answer is off where the shares of a column are. Columns are off by themselves.
+
+    away: FloatArray  # (1 or 2, n_pairs): how far both are from what equally likely values give
+    variances: FloatArray  # (1 or 3, n_pairs): of the count, and of both together, and of the sum
+
+    @classmethod
+    def of_leaf(
+        cls, mean: FloatArray, evenly: FloatArray, ends: tuple[FloatArray, FloatArray],
+        rare: FloatArray,
+    ) -> Effect:  # fmt: skip
+        """Find what a condition decides; arrays of shape (1 or 2, n_pairs).
+
+        `ends`: if it surely does not hold, and if it does; `rare`: how much is like no value.
+        """
+        least, reach = ends[0], ends[1] - ends[0]
+        share = np.full(rare.size, 0.5)
+        np.divide(mean[0] - least[0], reach[0], out=share, where=reach[0] != 0)
+        # What nobody keeps may be suppressed, too: as if half of it counted.
+        share += rare * (0.5 - share)
+        # Of 1, sums of shares are off by what is rounded.
+        variance = np.where(np.abs(share - 0.5) > WHOLE - 0.5, 0.0, share * (1 - share))
+        return cls(mean - evenly, variance * _products(reach))
+
+    @classmethod
+    def of_values(
+        cls, mean: FloatArray, given: FloatArray, column: ListedColumn, rare: FloatArray,
+        *, is_grouped: bool,
+    ) -> Effect:  # fmt: skip
+        """Find what the values of a column decide; see :meth:`of_leaf`.
+
+        `given`: what is expected given each of them; `is_grouped`: whether others are elsewhere.
+        """
+        away = mean - np.stack([column.add(own, evenly=True) for own in given])
+        squares = np.stack([column.add(own) for own in _products(given)])
+        variances = squares - _products(mean)
+        variances[np.abs(variances) <= _LOST * np.abs(squares)] = 0
+        least, most = column.extremes(given[0])
+        least = least * (not is_grouped)
+        middle = (least + most) / 2
+        variances[0] = (1 - rare) * (variances[0] + rare * (mean[0] - middle) ** 2)
+        variances[0] += rare * ((most - least) / 2) ** 2
+        return cls(away, variances)
+
+    @classmethod
+    def of_sum(cls, away: FloatArray, variance: FloatArray) -> Effect:
+        """Say what a column decides that is summed, and decides of nothing else."""
+        none = np.zeros(away.size)
+        return cls(np.stack([none, away]), np.stack([none, none, variance]))
+
+    def of(self, chosen: Flags) -> Effect:
+        """Return that of some pairs."""
+        return Effect(self.away[:, chosen], self.variances[:, chosen])
+
+    def times(self, shares: FloatArray) -> Effect:
+        """Multiply the variances; of nothing is nothing, even if they are infinite."""
+        return Effect(self.away, np.where(shares > 0, self.variances * shares, 0.0))
+
+    def deviation(self, average: FloatArray | float | None) -> FloatArray:
+        """Return the standard deviations of a sum of x - a, or of a count."""
+        variance = self.variances[0]
+        if average is not None:
+            _, covariance, of_sum = self.variances
+            with np.errstate(over="ignore", invalid="ignore"):
+                variance = of_sum - average * (2 * covariance - average * variance)
+            variance = np.where(np.isnan(variance), np.inf, variance)
+        deviations: FloatArray = np.sqrt(np.maximum(variance, 0))
+        return deviations
+
+    def from_even(self, average: FloatArray | float | None) -> FloatArray:
+        """Return how far a sum of x - a, or a count, is from what equally likely values give."""
+        away: FloatArray = self.away[0]
+        return away if average is None else self.away[1] - average * away
+
+
+_LOST: Final = 1e-12
+"""What sums over shares lose by rounding, relative to them."""
+
+
+def _products(numbers: FloatArray) -> FloatArray:
+    """Multiply one by itself; of two, each by itself, and between these both together."""
+    if len(numbers) == 1:
+        return numbers * numbers
+    one, other = numbers
+    return np.stack([one * one, one * other, other * other])
+
+
+class ListedColumn:
+    """The values of one of several columns that are listed, in each type of records and group."""
+
+    def __init__(
+        self, place: int, lists: Mapping[int, Listing], rows: Rows, pair: IntArray
+    ) -> None:
+        # `pair`: that of each row.
+        own = rows.at[place]
+        self._pair, self._n_pairs = pair, int(pair.max(initial=-1)) + 1
+        self._others: FloatArray | None = None
+        self._number = np.arange(pair.size)
+        self._w, self._evenly = rows.w, rows.evenly
+        if len(rows.at) > 1:
+            rest = [lists[other].w[at] for other, at in rows.at.items() if other != place]
+            is_there = (rows.w > 0) | (rows.evenly > 0)  # others are groups that nobody is in
+            self._others = np.prod(rest, axis=0) * is_there
+            first, self._number = distinct([pair, own], [self._n_pairs, lists[place].value.size])
+            self._pair, own = pair[first], own[first]
+            self._w, self._evenly = lists[place].w[own], lists[place].evenly[own]
+
+    def expect(self, likely: FloatArray) -> FloatArray:
+        """Return what is expected given each value, from what is in each row."""
+        if self._others is None:
+            return likely
+        return np.bincount(self._number, self._others * likely, self._w.size).astype(np.float64)
+
+    def add(self, given: FloatArray, *, evenly: bool = False) -> FloatArray:
+        """Add up what is expected given each value; `evenly`: if all are equally likely."""
+        weights = self._evenly if evenly else self._w
+        return np.bincount(self._pair, weights * given, self._n_pairs).astype(np.float64)
+
+    def extremes(self, given: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the least and the most that is expected given some value."""
+        least, most = np.full(self._n_pairs, np.inf), np.full(self._n_pairs, -np.inf)
+        np.minimum.at(least, self._pair, given)
+        np.maximum.at(most, self._pair, given)
+        return least, most
 
 
 class KnownTypes(Protocol):

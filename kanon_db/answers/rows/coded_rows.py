@@ -12,11 +12,13 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.answers.likelihoods import MOST_GROUPED, OTHERWISE, WHOLE
+from kanon_db.answers.likelihoods import MOST_GROUPED, OTHERWISE, WHOLE, Block, Judgement, judge
 from kanon_db.answers.rows.cell_evidence import (
     CellEvidence,
     Codes,
+    Effect,
     KnownTypes,
+    ListedColumn,
     Rows,
     combinations,
     distinct,
@@ -33,10 +35,9 @@ from kanon_db.publications.rows.cell_columns import (
     Truths,
 )
 from kanon_db.query import expressions as ex
-from kanon_db.query.expressions import by_attribute
 from kanon_db.query.formulas import not_finite
-from kanon_db.query.layout import CellDescription, CellLayout
-from kanon_db.query.sql import EVERYBODY, Request, is_leaf
+from kanon_db.query.layout import LEAST_DOUBT, CellDescription, CellLayout
+from kanon_db.query.sql import EVERYBODY, Request
 
 # Counting published records by the numbers of their cells.
 #
@@ -51,61 +52,6 @@ _MOST_BYTES: Final = 40_000_000
 _ROW_BYTES: Final = 100
 _PART_BYTES: Final = 30
 """What each takes, and beside that for each condition and each column."""
-
-
-def combine_truths(
-    condition: ex.Expression | None, of_leaf: Callable[[ex.Expression], Truths]
-) -> Truths:
-    """Combine what is known of a condition's leaves."""
-    # Conditions on different columns are taken as independent within a record; what surely or
-    # possibly holds follows from three-valued logic only.
-
-    def inner(part: ex.Expression) -> Truths:
-        return combine_truths(part, of_leaf)
-
-    if condition is None:
-        return _CERTAIN
-    if is_leaf(condition):
-        return of_leaf(condition)
-    match by_attribute(condition):
-        case ex.And(parts):
-            return _every(map(inner, parts))
-        case ex.Or(parts):
-            return _every(inner(part).opposite() for part in parts).opposite()
-        case ex.Not(part):
-            return inner(part).opposite()
-        case ex.TruthTest(part, wanted, negated):
-            truths = inner(part)
-            if wanted == "false":
-                truths = truths.opposite()
-            truths = truths.unknown() if wanted == "unknown" else truths.told()
-            return truths.opposite() if negated else truths
-    raise TypeError(f"{type(condition).__name__} has no leaves")
-
-
-_CERTAIN: Final = Truths(
-    np.ones(1), np.zeros(1), np.array([True]), np.array([True]), np.array([False]),
-    np.array([False]), np.ones(1), np.zeros(1),
-)  # fmt: skip
-"""No condition at all."""
-
-
-def _every(parts: Iterator[Truths]) -> Truths:
-    """Combine parts of which all must hold."""
-    first = next(parts)
-    true, false = first.true, 1 - first.false
-    surely, possibly = first.surely, first.possibly
-    surely_false, possibly_false = first.surely_false, first.possibly_false
-    evenly, evenly_false = first.evenly, 1 - first.evenly_false
-    for part in parts:
-        evenly, evenly_false = evenly * part.evenly, evenly_false * (1 - part.evenly_false)
-        true, false = true * part.true, false * (1 - part.false)
-        surely, possibly = surely & part.surely, possibly & part.possibly
-        surely_false = surely_false | part.surely_false
-        possibly_false = possibly_false | part.possibly_false
-    return Truths(
-        true, 1 - false, surely, possibly, surely_false, possibly_false, evenly, 1 - evenly_false
-    )
 
 
 class Evaluator:
@@ -138,31 +84,38 @@ class Evaluator:
         """List the combinations of values of some types."""
         return combinations({place: self._read.lists[place] for place in spread}, codes, n_types)
 
-    def truths(self, unit: Unit, codes: Codes, rows: Rows, also_open: Sequence[int] = ()) -> Truths:
-        """Find how likely a condition holds in each row.
-
-        `also_open`: listed columns of which all values are needed, too, for anything to be certain.
-        """
-        leaves: dict[ex.Expression, Truths] = {}
+    def judge(
+        self,
+        unit: Unit,
+        codes: Codes,
+        rows: Rows,
+        also_open: Sequence[int] = (),
+        block: Block = (),
+    ) -> Judgement:
+        """Find how likely a condition holds in each row; `block`: all leaves are in it, if any."""
+        # `also_open`: listed columns of which all values are needed, too, for anything to be
+        # certain.
+        leaves: dict[ex.Expression, Judgement] = {}
         for leaf, place in unit.by_cell.items():
-            leaves[leaf] = self._read.outcomes(leaf).at(codes[place][rows.type_])
+            known = self._read.outcomes(leaf).at(codes[place][rows.type_])
+            leaves[leaf] = Judgement.of(known, block or unit.block_of(leaf))
         for leaf, places in unit.by_value.items():
             known = self._read.tried(leaf).at(self.combination(places, codes, rows))
             if leaf in unit.compared:
                 known = self._compare_ends(leaf, unit.compared[leaf], known, codes, rows)
-            leaves[leaf] = known
+            leaves[leaf] = Judgement.of(known, block)
         for leaf, part in unit.parts.items():
             leaves[leaf] = self._part(part, codes).at(rows.type_)
-        in_all = combine_truths(unit.condition, leaves.__getitem__)
+        in_all = judge(unit.condition, leaves.__getitem__)
         is_open = self.open_(unit.open_, rows)
         for place in unit.tested:
             is_open = is_open | self._read.cells[place].anything[codes[place]][rows.type_]
         closed = ~(is_open | self.open_(also_open, rows))
-        return Truths(
-            in_all.true, in_all.false,
-            in_all.surely & closed, in_all.possibly | is_open,
-            in_all.surely_false & closed, in_all.possibly_false | is_open,
-            in_all.evenly, in_all.evenly_false,
+        return replace(
+            in_all,
+            surely=in_all.surely & closed, possibly=in_all.possibly | is_open,
+            surely_false=in_all.surely_false & closed,
+            possibly_false=in_all.possibly_false | is_open,
         )  # fmt: skip
 
     def combination(self, places: Sequence[int], codes: Codes, rows: Rows) -> IntArray:
@@ -219,8 +172,9 @@ class Evaluator:
             known.evenly, known.evenly_false,
         )  # fmt: skip
 
-    def _part(self, part: Unit, codes: Codes) -> Truths:
+    def _part(self, part: Unit, codes: Codes) -> Judgement:
         """Find how likely a part of the condition is, once for each combination of its cells."""
+        block = part.whole
         first, of_type = distinct(
             [codes[place] for place in part.places],
             [self._read.sizes[place] for place in part.places],
@@ -232,20 +186,21 @@ class Evaluator:
             some = {place: numbers[chunk] for place, numbers in own.items()}
             n_types = chunk.stop - chunk.start
             rows = self.rows(part.spread, some, n_types)
-            each = self.truths(part, some, rows)
+            each = self.judge(part, some, rows, block=block)
+            evenly = each.blocks[block].evenly if block in each.blocks else each.likely
             truths.append(
                 Truths(
-                    np.add.reduceat(rows.w * each.true, rows.first),
-                    np.add.reduceat(rows.w * each.false, rows.first),
+                    np.add.reduceat(rows.w * each.likely.true, rows.first),
+                    np.add.reduceat(rows.w * each.likely.false, rows.first),
                     np.logical_and.reduceat(each.surely, rows.first),
                     np.logical_or.reduceat(each.possibly, rows.first),
                     np.logical_and.reduceat(each.surely_false, rows.first),
                     np.logical_or.reduceat(each.possibly_false, rows.first),
-                    np.add.reduceat(rows.evenly * each.evenly, rows.first),
-                    np.add.reduceat(rows.evenly * each.evenly_false, rows.first),
+                    np.add.reduceat(rows.evenly * evenly.true, rows.first),
+                    np.add.reduceat(rows.evenly * evenly.false, rows.first),
                 )
             )
-        return Truths.joined(truths).at(of_type)
+        return Judgement.of(Truths.joined(truths).at(of_type), block)
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,10 +209,13 @@ class GroupMoments:
 
     x: FloatArray  # The expected values of what each adds, and of its square
     xx: FloatArray
-    away: FloatArray  # How far x is from what it is if all values of cells are equally likely
     least: FloatArray  # Extreme values; infinite where there is none
     most: FloatArray
     is_wild: Flags  # Whether it could be anything
+
+    def of(self, chosen: Flags) -> GroupMoments:
+        """Return some of its rows."""
+        return GroupMoments(*(getattr(self, name)[chosen] for name in self.__match_args__))
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,8 +226,8 @@ class CountedRows:
     group: IntArray
     n: FloatArray  # The records of the type, and the share of them of which nothing is known
     u: FloatArray
-    m: FloatArray  # How likely each is counted, and how far that is from equally likely values
-    away: FloatArray
+    m: FloatArray  # How likely each is counted
+    effects: list[Effect]  # Of each block of columns, of which nothing is known of others' values
     surely: Flags
     possibly: Flags
     moments: GroupMoments | None
@@ -281,11 +239,8 @@ class CountedRows:
         x = self.moments
         return CountedRows(
             self.type_[chosen], self.group[chosen], self.n[chosen], self.u[chosen], self.m[chosen],
-            self.away[chosen], self.surely[chosen], self.possibly[chosen],
-            None if x is None else GroupMoments(
-                x.x[chosen], x.xx[chosen], x.away[chosen], x.least[chosen], x.most[chosen],
-                x.is_wild[chosen],
-            ),
+            [effect.of(chosen) for effect in self.effects],
+            self.surely[chosen], self.possibly[chosen], None if x is None else x.of(chosen),
         )  # fmt: skip
 
 
@@ -438,7 +393,8 @@ class TypeCounter:
             raise TypeError("the values of what is summed are listed")
         for chunk in self._evaluator.chunks(self._pieces.unit, codes, n.size):
             some = {place: numbers[chunk] for place, numbers in codes.items()}
-            rows, group, t, _, possible, pairs, surely = self._likely(some, n[chunk].size)
+            rows, group, judged, possible, pairs, surely = self._likely(some, n[chunk].size)
+            t = rows.w * judged.likely.true
             is_met = group >= 0
             x, _, _, least, most, is_wild = self._measure(summed, some, rows)
             type_ = pairs.first(rows.type_)
@@ -455,7 +411,7 @@ class TypeCounter:
             )
             there, shown = pairs.any(possible), possible & is_met & ~np.isnan(x)
             pair, number = pairs.of_rows(rows.type_.size), np.cumsum(there) - 1
-            own_n, u = n[chunk][type_], self._unknown(some, n[chunk].size)[type_]
+            own_n, u = n[chunk][type_], self._least_known(some, type_)
             yield Spread(
                 pairs.first(group)[there], low[there], high[there], surely[there], own_n[there],
                 u[there], number[pair[shown]], x[shown], (n[chunk][rows.type_] * t)[shown],
@@ -463,17 +419,17 @@ class TypeCounter:
 
     def _likely(
         self, codes: Codes, n_types: int
-    ) -> tuple[Rows, IntArray, FloatArray, FloatArray, Flags, _RowsOfPairs, Flags]:
+    ) -> tuple[Rows, IntArray, Judgement, Flags, _RowsOfPairs, Flags]:
         """Find how likely each row counts, in which group, and which pairs surely do."""
         unit = self._pieces.unit
         rows = self._evaluator.rows(unit.spread, codes, n_types)
-        truths = self._evaluator.truths(unit, codes, rows, self._open_keys)
+        judged = self._evaluator.judge(unit, codes, rows, self._open_keys)
         ranks = [
             own[self._evaluator.combination(places, codes, rows)]
             for own, places in zip(self._ranks, self._places_of_keys, strict=True)
         ]
-        rows, truths, ranks = self._add_hidden_groups(codes, rows, truths, ranks)
-        possible = np.broadcast_to(truths.possibly, rows.w.shape)
+        rows, judged, ranks = self._add_hidden_groups(codes, rows, judged, ranks)
+        possible = np.broadcast_to(judged.possibly, rows.w.shape)
         group, n_groups, first = self._groups.of_rows(ranks, rows.type_.size)
         pairs = _RowsOfPairs.of(rows, group, n_groups)
         if not self._groups.is_dense:
@@ -481,15 +437,14 @@ class TypeCounter:
             group = self._groups.numbers([own[first] for own in ranks], is_met | self._lists_all)[
                 group
             ]
-        t, evenly = rows.w * truths.true, rows.evenly * truths.evenly
-        surely = pairs.all(np.broadcast_to(truths.surely, t.shape))
+        surely = pairs.all(np.broadcast_to(judged.surely, rows.w.shape))
         if self._ranks:
             surely = surely & (pairs.add(rows.w) > WHOLE)
-        return rows, group, t, evenly, possible, pairs, surely
+        return rows, group, judged, possible, pairs, surely
 
     def _add_hidden_groups(
-        self, codes: Codes, rows: Rows, truths: Truths, ranks: list[IntArray]
-    ) -> tuple[Rows, Truths, list[IntArray]]:
+        self, codes: Codes, rows: Rows, judged: Judgement, ranks: list[IntArray]
+    ) -> tuple[Rows, Judgement, list[IntArray]]:
         """Repeat rows of suppressed cells in each group that values not listed could lead to."""
         # A key of one column has each of its values for some listed value of it, but `x > y` may
         # be false for no listed x and this y.
@@ -507,47 +462,95 @@ class TypeCounter:
             at = np.repeat(np.arange(n.size), n)
             place_in_row = np.arange(at.size) - np.repeat(np.cumsum(n) - n, n)
             is_added = place_in_row > 0
-            each = (getattr(truths, name) for name in Truths.__match_args__)
-            truths = Truths(*(np.broadcast_to(own, hidden.shape)[at] for own in each))
+            judged = judged.at(at)
             ranks = [own[at] for own in ranks]
             ranks[number] = np.where(is_added, place_in_row - 1, ranks[number])
             type_ = rows.type_[at]
             w, evenly = (np.where(is_added, 0.0, own[at]) for own in (rows.w, rows.evenly))
             listed = {place: own[at] for place, own in rows.at.items()}
             rows = Rows(type_, w, evenly, listed, np.flatnonzero(np.diff(type_, prepend=-1)))
-        return rows, truths, ranks
+        return rows, judged, ranks
 
     def _count_rows(self, codes: Codes, n: FloatArray) -> CountedRows:
-        rows, group, t, evenly, possible, pairs, surely = self._likely(codes, n.size)
-        moments = None
-        if self._pieces.summed is not None:
-            x, x_evenly, xx, least, most, is_wild = self._measure(self._pieces.summed, codes, rows)
+        rows, group, judged, possible, pairs, surely = self._likely(codes, n.size)
+        t, summed = rows.w * judged.likely.true, self._pieces.summed
+        x, apart, moments = None, None, None
+        if summed is not None:
+            x, x_evenly, xx, least, most, is_wild = self._measure(summed, codes, rows)
             if np.isinf(x[possible]).any():
                 raise NotFiniteError
+            x, apart = np.nan_to_num(x), summed.moments
+            xx = np.nan_to_num(xx, posinf=np.inf)
             moments = GroupMoments(
-                pairs.add(t * np.nan_to_num(x)),
-                pairs.add(
-                    np.multiply(
-                        t, np.nan_to_num(xx, posinf=np.inf), out=np.zeros_like(t), where=t > 0
-                    )
-                ),
-                pairs.add(t * np.nan_to_num(x) - evenly * np.nan_to_num(x_evenly)),
+                pairs.add(t * x),
+                pairs.add(np.multiply(t, xx, out=np.zeros_like(t), where=t > 0)),
                 pairs.least(np.where(possible & ~np.isnan(least), least, np.inf)),
                 pairs.most(np.where(possible & ~np.isnan(most), most, -np.inf)),
                 pairs.any(is_wild),
             )
-        type_, u = pairs.first(rows.type_), self._unknown(codes, n.size)
-        of_pair = pairs.first(group)
+        m, type_, of_pair = pairs.add(t), pairs.first(rows.type_), pairs.first(group)
+        effects = []
+        for block in self._pieces.blocks:
+            if moments is not None and block == (apart,):
+                away = moments.x - pairs.add(t * np.nan_to_num(x_evenly))
+                effect = Effect.of_sum(away, m * moments.xx - moments.x**2)
+            else:
+                effect = self._effect(block, codes, rows, judged, pairs, x)
+            effects.append(effect.times(self._unknown(codes, type_, block) ** 2))
         return CountedRows(
-            type_, of_pair, n[type_], u[type_], pairs.add(t), pairs.add(t - evenly), surely,
+            type_, of_pair, n[type_], self._least_known(codes, type_), m, effects, surely,
             pairs.any(possible), moments,
         ).of(of_pair >= 0)  # fmt: skip
 
-    def _unknown(self, codes: Codes, n_types: int) -> FloatArray:
-        """Return the share of the records of each type of which nothing is known."""
-        u = np.full(n_types, self._pieces.least_unknown)
-        for place in self._pieces.vague:
-            u = np.maximum(u, self._read.cells[place].u[codes[place]])
+    def _effect(
+        self,
+        block: Block,
+        codes: Codes,
+        rows: Rows,
+        judged: Judgement,
+        pairs: _RowsOfPairs,
+        x: FloatArray | None,
+    ) -> Effect:
+        """Find what a block of columns decides of a count, and of a sum of x."""
+        rare = self._never_kept(codes, pairs.first(rows.type_), block)
+        likely, own = judged.likely.true, judged.blocks.get(block)
+
+        def each(likely: FloatArray) -> list[FloatArray]:
+            return [likely] if x is None else [likely, likely * x]
+
+        def add(likely: FloatArray) -> FloatArray:
+            return np.stack([pairs.add(numbers) for numbers in each(rows.w * likely)])
+
+        if block[0] in rows.at:
+            pair = pairs.of_rows(rows.type_.size)
+            column = ListedColumn(block[0], self._read.lists, rows, pair)
+            given = np.stack([column.expect(numbers) for numbers in each(likely)])
+            is_grouped = bool(self._pieces.keys)
+            return Effect.of_values(add(likely), given, column, rare, is_grouped=is_grouped)
+        if own is None:
+            raise TypeError("a column that decides nothing")
+        ends = add(own.least.true), add(own.most.true)
+        return Effect.of_leaf(add(likely), add(own.evenly.true), ends, rare)
+
+    def _never_kept(self, codes: Codes, type_: IntArray, places: Sequence[int]) -> FloatArray:
+        """Return the part of suppressed cells whose values may be kept nowhere."""
+        rare = np.zeros(type_.size)
+        for place in places:
+            cells = self._read.cells[place]
+            own = np.where(cells.hidden, cells.u - LEAST_DOUBT, 0.0)
+            rare = np.maximum(rare, own[codes[place][type_]])
+        return rare
+
+    def _least_known(self, codes: Codes, type_: IntArray) -> FloatArray:
+        """Return that of the column of which the least is known, at least by a dependence."""
+        u = self._unknown(codes, type_, self._pieces.vague)
+        return np.maximum(u, self._pieces.least_unknown)
+
+    def _unknown(self, codes: Codes, type_: IntArray, places: Sequence[int]) -> FloatArray:
+        """Return the share of the records of types of which nothing is known in some columns."""
+        u = np.zeros(type_.size)
+        for place in places:
+            u = np.maximum(u, self._read.cells[place].u[codes[place][type_]])
         return u
 
     def _measure(
@@ -753,7 +756,8 @@ class _SumsOfGroups:
         number = counted.group * self._n_cells + cells[counted.type_]
         n = counted.n
         parts = np.stack([
-            n * counted.m, n * (counted.m - counted.away), n * counted.surely, n, counted.u
+            n * counted.m, n * (counted.m - sum(effect.away[0] for effect in counted.effects)),
+            n * counted.surely, n, counted.u,
         ])  # fmt: skip
         fits = number >= self._first * self._n_cells
         if self.end is not None:

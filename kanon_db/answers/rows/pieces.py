@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 from kanon_db.answers.likelihoods import (
     MOST_GROUPED,
+    Block,
     JointCondition,
     arrange,
     columns_to_list,
@@ -37,6 +39,17 @@ class Unit:
     parts: Mapping[ex.Expression, Unit]
     open_: list[int]  # Listed columns of which a leaf needs all values, for anything to be certain
     tested: list[int]  # Listed ranges of which it is asked whether they hold a NULL
+
+    @property
+    def whole(self) -> Block:
+        """All columns whose cells stand for several values."""
+        return tuple(sorted({*self.spread, *self.by_cell.values()}))
+
+    def block_of(self, leaf: ex.Expression) -> Block:
+        """Return the columns that decide on a leaf; none where these are listed, or are known."""
+        if leaf in self.parts:
+            return self.parts[leaf].whole
+        return (self.by_cell[leaf],) if leaf in self.by_cell else ()
 
     def all(self) -> Iterator[Unit]:
         """Return it, and its parts."""
@@ -79,6 +92,14 @@ class Pieces:
     lists_values: bool  # Whether what is summed is listed, which need not be finite then
     n_leaves: int
     may_fail: bool  # Whether the server may fail to calculate something for some values
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """The columns whose shares are off together, block by block."""
+        of_leaves = map(self.unit.block_of, [*self.unit.by_cell, *self.unit.parts])
+        summed = None if self.summed is None else self.summed.moments
+        blocks = [*((place,) for place in self.unit.spread), *of_leaves]
+        return list(dict.fromkeys(blocks if summed is None else [*blocks, (summed,)]))
 
     @staticmethod
     def of(

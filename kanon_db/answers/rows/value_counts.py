@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 
 from kanon_db.algorithms.recoding.generalized_cells import fill_hidden
-from kanon_db.answers.likelihoods import TOGETHER, error_of_count
+from kanon_db.answers.likelihoods import error_of_sum
 from kanon_db.answers.rows.cell_evidence import (
     CellValues,
     FilledShares,
@@ -243,9 +243,9 @@ class GroupOfCells:
         away = float(expected.sum() - self._evenly @ evenly)
         p = expected / np.maximum(n, 1e-12)
         variance = np.clip(p * (1 - p), 0, None)
-        error = error_of_count(
+        error = error_of_sum(
             float(n @ variance),
-            float(n * self._unknown @ np.sqrt(variance)) * TOGETHER,
+            float(n * self._unknown @ np.sqrt(variance)),
             away,
             (upper - lower) / 2,
         )

@@ -60,29 +60,6 @@ class Truths:
         """Take those at some places."""
         return Truths(*(getattr(self, name).take(index) for name in self.__match_args__))
 
-    def opposite(self) -> Truths:
-        """Swap true and false."""
-        return Truths(
-            self.false, self.true,
-            self.surely_false, self.possibly_false, self.surely, self.possibly,
-            self.evenly_false, self.evenly,
-        )  # fmt: skip
-
-    def told(self) -> Truths:
-        """Return whether it is true: this is never unknown."""
-        return Truths(
-            self.true, 1 - self.true, self.surely, self.possibly, ~self.possibly, ~self.surely,
-            self.evenly, 1 - self.evenly,
-        )  # fmt: skip
-
-    def unknown(self) -> Truths:
-        """Return whether it is unknown, which itself never is."""
-        true = 1 - self.true - self.false
-        surely = ~(self.possibly | self.possibly_false)
-        possibly = ~(self.surely | self.surely_false)
-        evenly = 1 - self.evenly - self.evenly_false
-        return Truths(true, 1 - true, surely, possibly, ~possibly, ~surely, evenly, 1 - evenly)
-
     @classmethod
     def joined(cls, parts: Sequence[Truths]) -> Truths:
         """Put several after one another."""

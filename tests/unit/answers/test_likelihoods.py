@@ -8,7 +8,9 @@ import pytest
 from kanon_db.answers.likelihoods import (
     DEPENDENT,
     HIDDEN_DEPENDENT,
-    error_of_count,
+    MISLED,
+    TOGETHER,
+    error_of_sum,
     least_unknown,
 )
 from kanon_db.publications.rows.cell_columns import Cells, ValueColumn, doubt_hidden
@@ -18,13 +20,14 @@ from kanon_db.transfer.tries import FALSE, TRUE, ColumnValues
 
 
 def test_parts_of_an_error_add_up_as_squares() -> None:
-    assert error_of_count(9.0, 4.0, 12.0, 500.0) == pytest.approx(13)
-    assert error_of_count(9.0, 4.0, 12.0, 6.0) == 6
+    error = error_of_sum(9.0, 4 / TOGETHER, 12 / MISLED, 500.0)
+    assert error == pytest.approx(13)
+    assert error_of_sum(9.0, 4 / TOGETHER, 12 / MISLED, 6.0) == 6
 
 
 def test_nothing_is_known_where_only_the_bounds_differ() -> None:
-    assert error_of_count(0.0, 0.0, 3.0, 10.0) == 10
-    assert error_of_count(0.0, 0.0, 0.0, 0.0) == 0
+    assert error_of_sum(0.0, 0.0, 3.0, 10.0) == 10
+    assert error_of_sum(0.0, 0.0, 0.0, 0.0) == 0
 
 
 def test_the_rarer_values_are_kept_the_less_is_known_of_suppressed_ones() -> None:
