@@ -127,7 +127,6 @@ class _SpreadCells:
     evenly: Node  # The share if all values of a cell are equally likely
     number: Node  # How many values the cell of a row has, where lists count them as ``n``
     unknown: Node  # The share of the records with the cell whose values are not known
-    rare: Node | None  # The part of what is suppressed that nobody keeps, where cells are
     is_whole: bool  # Whether all values are listed, or one between each two constants
     open: list[Node]  # Each is true of cells that could be anything
     joins: list[Node]
@@ -173,7 +172,7 @@ class _SpreadCells:
                 for part in ("share", "n", "evenly" if is_learned else "share")
             )
         if cell.mark is None:
-            return cls(value, share, evenly, number, unknown, None, is_whole, open_, joins, lists)
+            return cls(value, share, evenly, number, unknown, is_whole, open_, joins, lists)
         kept = nodes.unique(f"{name}_kept", taken)
         lists.append((kept, _values_of_kept(layout, cell, lists, also_evenly)))
         if cell.kind == "value":
@@ -193,11 +192,10 @@ class _SpreadCells:
                 ("n", number),
             )
         )  # fmt: skip
-        rare: Node = nodes.ZERO
         if also_evenly:
-            unknown, rare = choose("unknown", unknown), choose("rare", rare)
+            unknown = choose("unknown", unknown)
         open_.append(hidden)
-        return cls(value, share, evenly, number, unknown, rare, is_whole, open_, joins, lists)
+        return cls(value, share, evenly, number, unknown, is_whole, open_, joins, lists)
 
 
 def _is_hidden(layout: CellLayout, cell: CellDescription, alias: str) -> Node:
@@ -366,12 +364,8 @@ def _values_of_kept(
     if also_evenly:
         one, n_values = nodes.double(1), exp.Window(this=exp.Count(this=exp.Star()))
         rare = nodes.least(nodes.divide(nodes.double(layout.k), number.copy()), one)
-        least, rare = nodes.number(repr(LEAST_DOUBT)), exp.Window(this=exp.Avg(this=rare))
-        most = nodes.number(repr(1 - LEAST_DOUBT))
-        errors += [
-            (nodes.divide(one, n_values), "evenly"), (nodes.least(least + rare, one), "unknown"),
-            (nodes.least(rare, most), "rare"),
-        ]  # fmt: skip
+        doubt = nodes.number(repr(LEAST_DOUBT)) + exp.Window(this=exp.Avg(this=rare))
+        errors += [(nodes.divide(one, n_values), "evenly"), (nodes.least(doubt, one), "unknown")]
     if layout.rarity != 1:
         number = nodes.call("POWER", number, nodes.number(str(layout.rarity)))
     total = exp.Window(this=exp.Sum(this=number.copy()))
@@ -598,8 +592,6 @@ class _RowStatement:
             tree = None if divided is None else self._suppose(divided, block, is_most)
             yield self._expect(self.source.weight, tree), name
         yield exp.Max(this=reduce(nodes.greatest, (one.unknown for one in own))), "unknown"
-        rare = [one.rare for one in own if one.rare is not None]
-        yield exp.Max(this=reduce(nodes.greatest, rare)) if rare else nodes.ZERO, "rare"
 
     def _expect(self, weight: Node, is_met: Node | None) -> Node:
         """Add up the weights of the combinations of values that meet a condition."""
@@ -664,12 +656,10 @@ class _RowStatement:
             ("surely", n, surely), ("possibly", n, possibly),
         ]  # fmt: skip
         for number in range(1, len(self.pieces.blocks) + 1):
-            evenly, most, least, unknown, rare = (
-                nodes.column(f"{name}_{number}")
-                for name in ("evenly", "most", "least", "unknown", "rare")
+            evenly, most, least, unknown = (
+                nodes.column(f"{name}_{number}") for name in ("evenly", "most", "least", "unknown")
             )
-            middle = p + rare * exp.Paren(this=nodes.divide(least + most, nodes.double(2)) - p)
-            deviation = unknown * exp.Sqrt(this=self._vary(exp.Paren(this=middle), least, most))
+            deviation = unknown * exp.Sqrt(this=self._vary(p, least, most))
             sums.append((f"deviations_{number}", n * deviation, is_doubtful))
             sums.append((f"away_{number}", n * exp.Paren(this=p - evenly), None))
         columns = []

@@ -68,12 +68,13 @@ def unknown(
     from difflib import get_close_matches  # needed for a refusal only
 
     near = get_close_matches(name, known, n=1)
+    plural = what if what.endswith("s") else f"{what}s"
     if not known:
-        hint = f"there are no {what}s here"
+        hint = f"there are no {plural} here"
     elif near:
-        hint = f"did you mean {near[0]}? The {what}s here are {', '.join(known)}"
+        hint = f"did you mean {near[0]}? The {plural} here are {', '.join(known)}"
     else:
-        hint = f"the {what}s here are {', '.join(known)}"
+        hint = f"the {plural} here are {', '.join(known)}"
     detail = f'{what} "{name}"' if is_shown else ""
     return InvalidParameterError(f"the {what} is not known", detail=detail, hint=hint)
 
@@ -252,7 +253,7 @@ def pair() -> ParameterType:
 
 
 def choice(what: str, instead: Mapping[str, str] | None = None, /, **choices: str) -> ParameterType:
-    """Return the type of one of several words, each with what it means.
+    """Return the type of one of plural words, each with what it means.
 
     `what` is what an error message calls them, `instead` the hints for words that are none of them.
     """

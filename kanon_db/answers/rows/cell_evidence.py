@@ -674,40 +674,26 @@ class Effect(NamedTuple):
 
     @classmethod
     def of_leaf(
-        cls, mean: FloatArray, evenly: FloatArray, ends: tuple[FloatArray, FloatArray],
-        rare: FloatArray,
-    ) -> Effect:  # fmt: skip
+        cls, mean: FloatArray, evenly: FloatArray, ends: tuple[FloatArray, FloatArray]
+    ) -> Effect:
         """Find what a condition decides; arrays of shape (1 or 2, n_pairs).
 
-        `ends`: if it surely does not hold, and if it does; `rare`: how much is like no value.
+        `ends`: if it surely does not hold, and if it does.
         """
         least, reach = ends[0], ends[1] - ends[0]
-        share = np.full(rare.size, 0.5)
+        share = np.zeros(mean.shape[1])
         np.divide(mean[0] - least[0], reach[0], out=share, where=reach[0] != 0)
-        # What nobody keeps may be suppressed, too: as if half of it counted.
-        share += rare * (0.5 - share)
         # Of 1, sums of shares are off by what is rounded.
         variance = np.where(np.abs(share - 0.5) > WHOLE - 0.5, 0.0, share * (1 - share))
         return cls(mean - evenly, variance * _products(reach))
 
     @classmethod
-    def of_values(
-        cls, mean: FloatArray, given: FloatArray, column: ListedColumn, rare: FloatArray,
-        *, is_grouped: bool,
-    ) -> Effect:  # fmt: skip
-        """Find what the values of a column decide; see :meth:`of_leaf`.
-
-        `given`: what is expected given each of them; `is_grouped`: whether others are elsewhere.
-        """
+    def of_values(cls, mean: FloatArray, given: FloatArray, column: ListedColumn) -> Effect:
+        """Find what the values of a column decide; `given`: what is expected given each of them."""
         away = mean - np.stack([column.add(own, evenly=True) for own in given])
         squares = np.stack([column.add(own) for own in _products(given)])
         variances = squares - _products(mean)
         variances[np.abs(variances) <= _LOST * np.abs(squares)] = 0
-        least, most = column.extremes(given[0])
-        least = least * (not is_grouped)
-        middle = (least + most) / 2
-        variances[0] = (1 - rare) * (variances[0] + rare * (mean[0] - middle) ** 2)
-        variances[0] += rare * ((most - least) / 2) ** 2
         return cls(away, variances)
 
     @classmethod
@@ -783,13 +769,6 @@ class ListedColumn:
         """Add up what is expected given each value; `evenly`: if all are equally likely."""
         weights = self._evenly if evenly else self._w
         return np.bincount(self._pair, weights * given, self._n_pairs).astype(np.float64)
-
-    def extremes(self, given: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the least and the most that is expected given some value."""
-        least, most = np.full(self._n_pairs, np.inf), np.full(self._n_pairs, -np.inf)
-        np.minimum.at(least, self._pair, given)
-        np.maximum.at(most, self._pair, given)
-        return least, most
 
 
 class KnownTypes(Protocol):

@@ -36,7 +36,7 @@ from kanon_db.publications.rows.cell_columns import (
 )
 from kanon_db.query import expressions as ex
 from kanon_db.query.formulas import not_finite
-from kanon_db.query.layout import LEAST_DOUBT, CellDescription, CellLayout
+from kanon_db.query.layout import CellDescription, CellLayout
 from kanon_db.query.sql import EVERYBODY, Request
 
 # Counting published records by the numbers of their cells.
@@ -495,7 +495,11 @@ class TypeCounter:
                 away = moments.x - pairs.add(t * np.nan_to_num(x_evenly))
                 effect = Effect.of_sum(away, m * moments.xx - moments.x**2)
             else:
-                effect = self._effect(block, codes, rows, judged, pairs, x)
+                effect = self._effect(block, rows, judged, pairs, x)
+                if x is not None and summed is not None and block == (summed.own,):
+                    # What lies beyond a coded end varies more than the values that are listed.
+                    beyond = np.nan_to_num(xx - x * x)
+                    effect.variances[2] += pairs.add(t * np.maximum(beyond, 0))
             effects.append(effect.times(self._unknown(codes, type_, block) ** 2))
         return CountedRows(
             type_, of_pair, n[type_], self._least_known(codes, type_), m, effects, surely,
@@ -505,14 +509,12 @@ class TypeCounter:
     def _effect(
         self,
         block: Block,
-        codes: Codes,
         rows: Rows,
         judged: Judgement,
         pairs: _RowsOfPairs,
         x: FloatArray | None,
     ) -> Effect:
         """Find what a block of columns decides of a count, and of a sum of x."""
-        rare = self._never_kept(codes, pairs.first(rows.type_), block)
         likely, own = judged.likely.true, judged.blocks.get(block)
 
         def each(likely: FloatArray) -> list[FloatArray]:
@@ -525,21 +527,11 @@ class TypeCounter:
             pair = pairs.of_rows(rows.type_.size)
             column = ListedColumn(block[0], self._read.lists, rows, pair)
             given = np.stack([column.expect(numbers) for numbers in each(likely)])
-            is_grouped = bool(self._pieces.keys)
-            return Effect.of_values(add(likely), given, column, rare, is_grouped=is_grouped)
+            return Effect.of_values(add(likely), given, column)
         if own is None:
             raise TypeError("a column that decides nothing")
         ends = add(own.least.true), add(own.most.true)
-        return Effect.of_leaf(add(likely), add(own.evenly.true), ends, rare)
-
-    def _never_kept(self, codes: Codes, type_: IntArray, places: Sequence[int]) -> FloatArray:
-        """Return the part of suppressed cells whose values may be kept nowhere."""
-        rare = np.zeros(type_.size)
-        for place in places:
-            cells = self._read.cells[place]
-            own = np.where(cells.hidden, cells.u - LEAST_DOUBT, 0.0)
-            rare = np.maximum(rare, own[codes[place][type_]])
-        return rare
+        return Effect.of_leaf(add(likely), add(own.evenly.true), ends)
 
     def _least_known(self, codes: Codes, type_: IntArray) -> FloatArray:
         """Return that of the column of which the least is known, at least by a dependence."""

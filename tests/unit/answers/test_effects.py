@@ -58,7 +58,7 @@ def test_listed_columns_decide_what_differs_between_their_values(seed: int) -> N
         likely = truth[at].astype(np.float64)
         given_ = np.stack([column.expect(likely), column.expect(likely * x[at])])
         mean = np.array([[rows.w @ likely], [rows.w @ (likely * x[at])]])
-        effect = Effect.of_values(mean, given_, column, np.zeros(1), is_grouped=False)
+        effect = Effect.of_values(mean, given_, column)
         found = effect.variances[:, 0]
         assert found == pytest.approx(decided(truth, x, w, place), abs=1e-9)
         other = [evenly[place] if one == place else w[one] for one in lists]
@@ -107,7 +107,7 @@ def test_leaves_decide_what_differs_where_they_hold(condition: ex.Expression, se
         )
         ends = [np.array([[x.true[0]], [0.0]]) for x in (own.least, own.most)]
         means, even = (np.array([[x], [0.0]]) for x in (mean, own.evenly.true[0]))
-        effect = Effect.of_leaf(means, even, (ends[0], ends[1]), np.zeros(1))
+        effect = Effect.of_leaf(means, even, (ends[0], ends[1]))
         spread = p[number] * (1 - p[number]) * (with_true - with_false) ** 2
         assert effect.variances[0, 0] == pytest.approx(spread, abs=1e-9)
         other = [evenly[one] if one == number else p[one] for one in range(3)]
@@ -125,11 +125,3 @@ def holds_in(condition: ex.Expression, known: dict[ex.Expression, bool]) -> bool
         case ex.TruthTest(part, wanted, negated):
             return (holds_in(part, known) == (wanted == "true")) != negated
     return known[condition]
-
-
-def test_what_nobody_keeps_may_be_suppressed_too() -> None:
-    """Of suppressed cells, no kept value meets the condition: something else may."""
-    none, one = np.zeros((2, 1)), np.array([[1.0], [0.0]])
-    for rare, variance in ((0.0, 0.0), (0.2, 0.1 * 0.9), (1.0, 0.25)):
-        effect = Effect.of_leaf(none, none, (none, one), np.array([rare]))
-        assert effect.variances[0, 0] == pytest.approx(variance)

@@ -29,6 +29,7 @@ from kanon_db.declaration import (
     whole,
     wholes,
 )
+from kanon_db.declaration.parameter_types import unknown
 from kanon_db.errors import InvalidParameterError
 from kanon_db.operations import operations
 
@@ -104,6 +105,10 @@ def test_unknown_names_bring_the_nearest(given: dict[str, Any], near: str) -> No
     with pytest.raises(InvalidParameterError, match="the option is not known") as refused:
         read_request(Options, given, what="option")
     assert near in refused.value.hint
+
+
+def test_a_word_that_is_a_plural_has_no_other() -> None:
+    assert unknown("estimates", "sharp", ["capped"]).hint == "the estimates here are capped"
 
 
 def test_missing_and_null() -> None:
