@@ -288,10 +288,10 @@ def apart_from_required(
 #
 # A record of a type is counted with a probability m. Were the errors of records independent, the
 # variance of a count would be the sum of m (1 - m). But where a distribution is a little off, it is
-# so for many records in the same direction: a part of their standard deviations adds up. The same
-# model, with x in place of 1, gives the errors of sums and averages, so that one quantity has one
-# error, however it is asked for. ``python -m benchmarks calibration`` measures how often the truth
-# lies within the errors; docs/understand/estimation.md has the figures.
+# so for many records in the same direction: a part of their standard deviations adds up, column by
+# column, since those of different columns are off by themselves. The same model, with x in place of
+# 1, gives the errors of sums and averages. ``python -m benchmarks calibration`` measures how often
+# the truth lies within the errors; docs/understand/estimation.md has the figures.
 
 
 TOGETHER: Final = 0.5
@@ -409,7 +409,12 @@ class Judgement:
         def tell(likely: Likely) -> Likely:
             return likely.unknown() if is_unknown else likely.tell()
 
-        blocks = {block: Alternatives(*map(tell, own)) for block, own in self.blocks.items()}
+        blocks = {
+            # Neither what makes it true nor what makes it false tells when it is unknown.
+            block: Alternatives(tell(own.evenly), ALWAYS, NEVER) if is_unknown
+            else Alternatives(*map(tell, own))
+            for block, own in self.blocks.items()
+        }  # fmt: skip
         return Judgement(tell(self.likely), surely, possibly, ~possibly, ~surely, blocks)
 
     def at(self, index: IntArray) -> Judgement:

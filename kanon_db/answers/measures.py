@@ -49,14 +49,8 @@ from kanon_db.query.sql import Request
 
 # From the likelihoods of types of records to the answer for each group.
 #
-# A record of a type is counted with a probability m. Were the errors of records independent, the
-# variance of a count would be the sum of m (1 - m). But where a distribution is a little off, it is
-# so for many records in the same direction: a part of their standard deviations adds up
-# (`kanon_db.answers.likelihoods`), and shares that were learned may be as far off as they are from
-# even ones. The same model, with x in place of 1, gives the errors of sums and averages, so that
-# one quantity has one error, however it is asked for.
-# ``python -m benchmarks calibration`` measures how often the truth lies within the errors;
-# docs/understand/estimation.md has the figures.
+# Which errors of records add up is said in `kanon_db.answers.likelihoods`, and what each column
+# decides in `kanon_db.answers.rows.cell_evidence`.
 
 
 @dataclass(frozen=True, eq=False)

@@ -510,7 +510,7 @@ class _RowStatement:
             return None
         aggregate = query.measures[number].aggregate
         pieces = Pieces.of(Request(query, aggregate, opened.lookups), layout)
-        if pieces.unit.spread and (len(pieces.unit.spread) > 1 or len(pieces.unit.by_value) > 1):
+        if max(len(pieces.unit.spread), len(pieces.unit.listed_leaves)) > 1:
             return None
         try:
             return cls(opened, layout, source, spread, pieces)._tree(condition_of(query, aggregate))
@@ -602,7 +602,7 @@ class _RowStatement:
         """Write a condition as if the columns of a block had the values that meet it, or not."""
         if is_leaf(condition):
             unit = self.pieces.unit
-            is_listed = block == tuple(unit.spread) and condition in unit.by_value
+            is_listed = block == tuple(unit.spread) and condition in unit.listed_leaves
             if is_listed or unit.block_of(condition) == block:
                 return exp.Boolean(this=is_most)
             if isinstance(condition, JointCondition):

@@ -38,6 +38,7 @@ from tests.integration.parties import (
     value,
 )
 from tests.profiles import examples
+from tests.rewritten import compared
 
 N_RECORDS = 60
 COLUMNS = "age int, height numeric, born date, sex text, zip int, illness text, cost int"
@@ -304,6 +305,12 @@ def test_lookup_tables(parties: Parties) -> None:
     )
     by_hand = expected(parties, "age IS NULL OR age > 29 OR sex = 'f'")
     assert answer[:2] == pytest.approx(by_hand[:2], abs=1e-6)
+    for condition in ("decade = '20s'", "decade = '20s' AND illness = 'flu'",
+                      "decade = '20s' AND sex = 'f'"):  # fmt: skip
+        joined = (
+            f"SELECT COUNT(*) FROM general LEFT JOIN data.decades USING (age) WHERE {condition}"
+        )
+        assert compared(parties.analyst, joined) == "equal", condition
 
 
 # -- continuous ranges, and suppressed cells --------------------------------------------------

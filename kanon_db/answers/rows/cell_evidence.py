@@ -689,7 +689,10 @@ class Effect(NamedTuple):
 
     @classmethod
     def of_values(cls, mean: FloatArray, given: FloatArray, column: ListedColumn) -> Effect:
-        """Find what the values of a column decide; `given`: what is expected given each of them."""
+        """Find what the values of a column decide.
+
+        `given`, of shape (1 or 2, n_values): what is expected given each of them.
+        """
         away = mean - np.stack([column.add(own, evenly=True) for own in given])
         squares = np.stack([column.add(own) for own in _products(given)])
         variances = squares - _products(mean)
@@ -697,9 +700,10 @@ class Effect(NamedTuple):
         return cls(away, variances)
 
     @classmethod
-    def of_sum(cls, away: FloatArray, variance: FloatArray) -> Effect:
+    def of_sum(cls, away: FloatArray, mean: FloatArray, square: FloatArray) -> Effect:
         """Say what a column decides that is summed, and decides of nothing else."""
-        none = np.zeros(away.size)
+        none, variance = np.zeros(away.size), square - mean**2
+        variance[np.abs(variance) <= _LOST * square] = 0
         return cls(np.stack([none, away]), np.stack([none, none, variance]))
 
     def of(self, chosen: Flags) -> Effect:

@@ -227,7 +227,7 @@ class CountedRows:
     n: FloatArray  # The records of the type, and the share of them of which nothing is known
     u: FloatArray
     m: FloatArray  # How likely each is counted
-    effects: list[Effect]  # Of each block of columns, of which nothing is known of others' values
+    effects: list[Effect]  # What each block of columns decides, in the order of `Pieces.blocks`
     surely: Flags
     possibly: Flags
     moments: GroupMoments | None
@@ -491,16 +491,17 @@ class TypeCounter:
         m, type_, of_pair = pairs.add(t), pairs.first(rows.type_), pairs.first(group)
         effects = []
         for block in self._pieces.blocks:
-            if moments is not None and block == (apart,):
-                away = moments.x - pairs.add(t * np.nan_to_num(x_evenly))
-                effect = Effect.of_sum(away, m * moments.xx - moments.x**2)
-            else:
-                effect = self._effect(block, rows, judged, pairs, x)
-                if x is not None and summed is not None and block == (summed.own,):
-                    # What lies beyond a coded end varies more than the values that are listed.
-                    beyond = np.nan_to_num(xx - x * x)
-                    effect.variances[2] += pairs.add(t * np.maximum(beyond, 0))
-            effects.append(effect.times(self._unknown(codes, type_, block) ** 2))
+            with np.errstate(over="ignore", invalid="ignore"):  # squares of the largest numbers
+                if moments is not None and block == (apart,):
+                    away = moments.x - pairs.add(t * np.nan_to_num(x_evenly))
+                    effect = Effect.of_sum(away, moments.x, m * moments.xx)
+                else:
+                    effect = self._effect(block, rows, judged, pairs, x)
+                    if x is not None and summed is not None and block == (summed.own,):
+                        # What lies beyond a coded end varies more than the values that are listed.
+                        beyond = np.nan_to_num(xx - x * x)
+                        effect.variances[2] += pairs.add(t * np.maximum(beyond, 0))
+                effects.append(effect.times(self._unknown(codes, type_, block) ** 2))
         return CountedRows(
             type_, of_pair, n[type_], self._least_known(codes, type_), m, effects, surely,
             pairs.any(possible), moments,

@@ -51,6 +51,11 @@ class Unit:
             return self.parts[leaf].whole
         return (self.by_cell[leaf],) if leaf in self.by_cell else ()
 
+    @property
+    def listed_leaves(self) -> list[ex.Expression]:
+        """The leaves that follow from values of listed columns."""
+        return [leaf for leaf, places in self.by_value.items() if set(places) & set(self.spread)]
+
     def all(self) -> Iterator[Unit]:
         """Return it, and its parts."""
         yield self

@@ -125,3 +125,26 @@ def holds_in(condition: ex.Expression, known: dict[ex.Expression, bool]) -> bool
         case ex.TruthTest(part, wanted, negated):
             return (holds_in(part, known) == (wanted == "true")) != negated
     return known[condition]
+
+
+def test_a_test_for_unknown_is_doubted_by_all_of_it() -> None:
+    """It is likeliest where a leaf is NULL, not where that holds, or does not."""
+    a, b = (
+        Truths(
+            *(np.array([x]) for x in likely), *(np.array([x]) for x in (False, True, False, True)),
+            *(np.array([x]) for x in likely),
+        )
+        for likely in ((0.3, 0.4), (0.6, 0.1))
+    )  # fmt: skip
+    leaves = {A: Judgement.of(a, (0,)), B: Judgement.of(b, (1,))}
+    judged = judge(ex.TruthTest(ex.And((A, B)), "unknown"), leaves.__getitem__)
+    mean = judged.likely.true[0]
+    assert mean == pytest.approx(0.3 * 0.3 + 0.3 * 0.6 + 0.3 * 0.3)
+    own = judged.blocks[0,]
+    effect = Effect.of_leaf(
+        np.array([[mean]]), own.evenly.true[None],
+        (own.least.true[None], own.most.true[None]),
+    )  # fmt: skip
+    # If a is true, b is NULL; never, if a is false; if a is NULL, b is not false.
+    exact = sum(w * (p - mean) ** 2 for w, p in ((0.3, 0.3), (0.4, 0.0), (0.3, 0.9)))
+    assert effect.variances[0, 0] >= exact
