@@ -30,9 +30,10 @@ from kanon_db.algorithms.ground.arrays import (
 USUAL: Final = 0.1
 """The standard deviation of correlations with a half of the records, before any is seen."""
 
-_TIMES_OF_SEVERAL: Final = 2.0
-"""How many times its square is assumed of what does not show, where several attributes share
-buckets: what varies between these is then a few combinations of values that were left over."""
+_TIMES_UNSEEN: Final = 2.0
+"""How many times its square is assumed of what does not show: what is balanced over buckets so that
+it does not is what depends most. Where several attributes share buckets, of all: what varies
+between these is then a few combinations of values that were left over."""
 
 _LOOKED_AT: Final = 40_000
 """Records, about, of which as many are enough."""
@@ -146,13 +147,15 @@ class HiddenDependence:
         np.divide(draws, between_buckets * self._n_records, out=self._chance, where=tells)
         self._inside = (np.diag(totals) - self._shares.T @ counts) * scales
         self._typical = self._weigh_directions(totals, random)
-        self._unseen = (_TIMES_OF_SEVERAL if beside else 1.0) * USUAL**2
         # A half of the records varies by a quarter of their number.
         self._halves = 4 * self._noise
         usual = USUAL**2 * self._halves
         heard = usual / (usual + self._chance)
         # A set of which all buckets have as much does not show, whatever it goes with.
-        self._information = _WORTH / max(usual.size, 1) * heard**2 * np.minimum(draws, 1.0)
+        varied = np.minimum(draws, 1.0)
+        self._information = _WORTH / max(usual.size, 1) * heard**2 * varied
+        shows = (heard * varied).sum(axis=1) / max(usual.size, 1)
+        self._unseen = USUAL**2 * (_TIMES_UNSEEN - shows * (not beside))
 
     def _weigh_directions(self, totals: IntArray, random: np.random.Generator) -> FloatArray:
         """Return which part of the variance of ranges of values each direction has, on average."""
@@ -193,11 +196,9 @@ class HiddenDependence:
         They are those with a half of the records.
         """
         squares, before = self._squares(weigh), self._squares(None)
-        # Values are spread over buckets evenly: what is balanced so that it does not show is what
-        # depends most, and is taken to be stronger than what shows.
-        hidden = min(self._show(squares), self._show(before)) + self._unseen
-        each = self._judge(squares, np.full(len(squares), hidden))
-        judged = np.full(len(self._named.T), hidden)
+        shown = min(self._show(squares), self._show(before))
+        each = self._judge(squares, shown + self._unseen)
+        judged = np.full(len(self._named.T), shown + _TIMES_UNSEEN * USUAL**2)
         if self._typical.any():  # There are two values at least
             of_columns = [self._judge(squares, each, named) for named in self._named.T]
             judged = np.array([self._typical @ own for own in of_columns])

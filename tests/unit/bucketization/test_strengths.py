@@ -10,6 +10,8 @@ from kanon_db.algorithms.bucketization.strengths import USUAL, HiddenDependence,
 from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray
 
 N_RECORDS, SIZE, N_VALUES = 24_000, 4, 5
+UNSEEN = np.sqrt(3) * USUAL
+"""Where nothing shows: what is usual, and twice that."""
 
 
 def ranked(x: FloatArray, n_values: int) -> AnyIntArray:
@@ -144,9 +146,8 @@ def test_where_nothing_shows_a_usual_strength_is_said(n_values: int, n_buckets: 
     columns = [np.zeros(values.size, "i4"), np.arange(values.size, dtype="i4")]
     records = BucketedRecords(columns, values, np.arange(n_buckets + 1) * n_values, n_values)
     one, several = (HiddenDependence(records, further).strengths() for further in ((), [values]))
-    assert one == pytest.approx(np.sqrt(2) * USUAL)
-    # What varies between buckets of several attributes is what was left over, and tells less.
-    assert several == pytest.approx(np.sqrt(3) * USUAL)
+    assert one == pytest.approx(UNSEEN)
+    assert several == pytest.approx(UNSEEN)
 
 
 def test_less_than_chance_takes_nothing_from_what_is_assumed() -> None:
@@ -166,7 +167,7 @@ def test_records_of_which_all_buckets_have_as_many_tell_nothing() -> None:
     values = random.integers(0, N_VALUES, x.size).astype("i4")
     starts = np.arange(0, x.size + 1, SIZE)
     hidden = HiddenDependence(BucketedRecords([x], values, starts, N_VALUES))
-    assert hidden.strengths() == pytest.approx(np.sqrt(2) * USUAL)
+    assert hidden.strengths() == pytest.approx(UNSEEN)
 
 
 def test_few_buckets_of_records_and_values_alike_show_no_dependence() -> None:
