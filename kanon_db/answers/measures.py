@@ -12,6 +12,7 @@ from kanon_db.answers._distribution import derive_answers, is_derived
 from kanon_db.answers.buckets.bucket_evidence import answer_in_buckets
 from kanon_db.answers.likelihoods import (
     MOST_GROUPED,
+    WHOLE,
     error_of_sum,
     find_grouped_ranges,
 )
@@ -238,7 +239,8 @@ class Totals:
 
         `dependent`: which part of the deviations of records goes together in any case.
         """
-        variance, a = d.m * (1 - d.m), None
+        # Of 1, sums of shares are off by what is rounded, which is no error.
+        variance, a = np.where(d.m > WHOLE, 0, d.m * (1 - d.m)), None
         if d.x is not None and d.xx is not None:
             a = average[0] if d.group is None else average[d.group]
             with np.errstate(over="ignore", invalid="ignore"):

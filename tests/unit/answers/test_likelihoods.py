@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -13,6 +16,8 @@ from kanon_db.answers.likelihoods import (
     error_of_sum,
     least_unknown,
 )
+from kanon_db.answers.measures import Totals
+from kanon_db.answers.rows.coded_rows import CountedRows
 from kanon_db.publications.rows.cell_columns import Cells, ValueColumn, doubt_hidden
 from kanon_db.query.expressions import INTEGER, Column
 from kanon_db.query.layout import LEAST_DOUBT, RARITY, CellDescription, CellLayout, RowView
@@ -28,6 +33,22 @@ def test_parts_of_an_error_add_up_as_squares() -> None:
 def test_nothing_is_known_where_only_the_bounds_differ() -> None:
     assert error_of_sum(0.0, 0.0, 3.0, 10.0) == 10
     assert error_of_sum(0.0, 0.0, 0.0, 0.0) == 0
+
+
+def test_what_sums_of_shares_are_rounded_by_is_no_error() -> None:
+    """It is not known better for it where only the bounds differ."""
+    unit = SimpleNamespace(condition=Column("a", '"a"', INTEGER))
+    pieces: Any = SimpleNamespace(
+        marked=[], keys=[], summed=None, unit=unit, least_unknown=0.0, blocks=[]
+    )
+    types: Any = SimpleNamespace(pieces=pieces, read=None)
+    totals = Totals(types, 0, 1 << 20, is_average=False)
+    totals.grow(1)
+    two, flags = np.zeros(2, dtype=np.int64), np.array([True, False])
+    m = np.array([1.0, 1 - 2**-53])
+    totals.add(CountedRows(two, two, np.full(2, 8.0), m * 0, m, [], flags, flags | True, None))
+    found = totals.answers()[0]
+    assert (found.lower_bound, found.upper_bound, found.std_error) == (8, 16, 4)
 
 
 def test_the_rarer_values_are_kept_the_less_is_known_of_suppressed_ones() -> None:
