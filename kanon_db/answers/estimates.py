@@ -6,7 +6,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from kanon_db.answers.scope import OpenQuery, describe_estimator, open_query
@@ -181,7 +181,7 @@ class QueryAnswer(NamedTuple):
         """A row for each group and aggregate."""
         return [
             AnswerRow(
-                group.key, measure.label, *astuple(group.estimates[place]), names=self.query.names
+                group.key, measure.label, *group.estimates[place].numbers, names=self.query.names
             )
             for group in self.groups
             for place, measure in self.shown

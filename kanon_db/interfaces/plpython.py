@@ -22,6 +22,8 @@ from kanon_db.session.plpy_session import PlpySession
 
 _QUESTIONS: Final = {operation.name: operation for operation in QUESTIONS}
 
+_write_json: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
 
 def operation_named(name: str) -> Operation:
     """Return an operation; only one that asks no question imports what all others declare."""
@@ -127,7 +129,7 @@ def _object(members: Mapping[str, str]) -> str:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
+    return _write_json(_finite(value))
 
 
 def _finite(value: Any) -> Any:

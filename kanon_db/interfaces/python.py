@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, replace
+from dataclasses import replace
 from datetime import date, time
 from functools import partial
 from pathlib import Path
@@ -314,7 +314,7 @@ class Kanon(Methods):
             values = json.loads(group.key)
             for place, measure in shown:
                 label = [] if is_one_count else [measure.label]
-                row = [*(values[name] for name in names), *label, *astuple(group.estimates[place])]
+                row = [*(values[name] for name in names), *label, *group.estimates[place].numbers]
                 rows.append(row)
         columns = [*names, *([] if is_one_count else ["aggregate"]), *numbers]
         units = dict.fromkeys(numbers, "records") if is_one_count else {}

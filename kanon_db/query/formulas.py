@@ -51,6 +51,12 @@ class Estimated(ShownResult):
     likely_high: float | None = field(init=False)
     likely: InitVar[tuple[float, float] | None] = None  # where estimate and error do not say it
 
+    @property
+    def numbers(self) -> tuple[float | None, ...]:
+        """All of them, in the order of an answer's columns."""
+        bounds = self.lower_bound, self.upper_bound
+        return self.estimate, self.std_error, *bounds, self.likely_low, self.likely_high
+
     def is_untold(self, finest: int = 0) -> bool:
         """Whether nearly all that is possible is likely, and it is much, or more than finest."""
         ends = self.lower_bound, self.upper_bound, self.likely_low, self.likely_high
