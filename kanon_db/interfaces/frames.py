@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date, datetime, time
+from datetime import MAXYEAR, MINYEAR, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeGuard
@@ -88,8 +89,9 @@ def anonymize(
     -------
     DataFrame
         The rows in random order. Ranges are intervals that include both ends unless the range does
-        not, and have infinite ends where a cell could be anything; sets are tuples; suppressed
-        cells and NULLs are None. Columns of values keep their dtypes where these can be missing.
+        not, and have infinite ends where a cell could be anything; ends with more digits than a
+        float has are rounded outward. Sets are tuples; suppressed cells and NULLs are missing, as
+        ``isna`` tells. Columns of values keep their dtypes where these can be missing.
         ``attrs`` has the ``guarantee``, and the ``metrics``.
 
     Warns
@@ -118,6 +120,21 @@ def anonymize(
             detail=f'kind "{kind}"',
             hint=f"one of {', '.join(_KINDS)}; for buckets, connect to a database",
         )
+    if not isinstance(frame, pd.DataFrame):
+        raise InvalidParameterError(
+            "only a frame of pandas is anonymized",
+            detail=f"it is of the type {type(frame).__name__}",
+            hint="make one of it: pandas.DataFrame(...), or its own .to_pandas()",
+        )
+    lists = {
+        "quasi_identifiers": quasi_identifiers, "insensitive": insensitive,
+        "also_sensitive": also_sensitive, "identifiers": identifiers,
+    }  # fmt: skip
+    for parameter, names in lists.items():
+        if isinstance(names, str):
+            raise InvalidParameterError(
+                f"{parameter} must be a list", hint=f"{parameter}=[{names!r}]"
+            )
     known, kept = list(quasi_identifiers), list(insensitive)
     by = None if keep is None else KeepRule.of(keep).by
     also, names = list(also_sensitive), list(identifiers)
@@ -255,6 +272,12 @@ class _FrameColumn:
                     detail=f'column "{self.name}"',
                     hint=f"round it: frame[{self.name!r}].dt.round('us')",
                 )
+            if any(isinstance(value, pd.Timestamp) and not _is_of_python(value) for value in cells):
+                raise InvalidParameterError(
+                    "a time is in a year before 1 or after 9999, which Python does not have",
+                    detail=f'column "{self.name}"',
+                    hint=f"make it missing, or a number: frame[{self.name!r}].dt.year",
+                )
             return [
                 value.to_pydatetime() if isinstance(value, pd.Timestamp) else value
                 for value in cells
@@ -276,7 +299,11 @@ _DTYPES: Final[tuple[tuple[Callable[[Any], bool], str], ...]] = (
     # The largest are none of PostgreSQL's integers.
     (lambda dtype: _api.is_unsigned_integer_dtype(dtype) and dtype.itemsize == 8, "numeric"),
     (_api.is_integer_dtype, "bigint"),
-    (_api.is_float_dtype, "double precision"),
+    # Longer ones are none of PostgreSQL's.
+    (
+        lambda dtype: _api.is_float_dtype(dtype) and getattr(dtype, "itemsize", 8) <= 8,
+        "double precision",
+    ),
     (lambda dtype: isinstance(dtype, pd.DatetimeTZDtype), "timestamptz"),
     (_api.is_datetime64_dtype, "timestamp"),
     (lambda dtype: isinstance(dtype, pd.StringDtype), "text"),
@@ -293,6 +320,11 @@ _HELD: Final[Mapping[type, str]] = {
     UUID: "uuid",
 }
 """The types of objects, and those of PostgreSQL that keep them."""
+
+
+def _is_of_python(time: pd.Timestamp) -> bool:
+    """Tell whether Python's own times have a year."""
+    return MINYEAR <= time.year <= MAXYEAR
 
 
 def _plain(value: Any) -> Any:
@@ -383,5 +415,16 @@ def _interval(bounds: Range[Any]) -> Any:
         high, closed = high - 1, "both"
     if isinstance(low, date):
         return pd.Interval(pd.Timestamp(low), pd.Timestamp(high), closed=closed)
-    number = int if isinstance(low, int) else float
-    return pd.Interval(number(low), number(high), closed=closed)
+    return pd.Interval(_end(low, -math.inf), _end(high, math.inf), closed=closed)
+
+
+def _end(end: Any, outward: float) -> int | float:
+    """Return the end of a range as a number of Python's; what is longer is rounded outward."""
+    if isinstance(end, int):
+        return end
+    near = float(end)
+    if Decimal(repr(near)) == end:
+        return near
+    if end == end.to_integral_value():
+        return int(end)
+    return near if (near > end) == (outward > 0) else math.nextafter(near, outward)

@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import psycopg
 import pytest
@@ -161,6 +162,25 @@ def test_ranges_of_the_first_and_the_last_days(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("first", "step"),
+    [(2**63 + 9, 7), (2**70 + 1, 1), (Decimal(1) / 7, Decimal(1) / 7), (Decimal("0.1"), 1)],
+)
+def test_ranges_contain_numbers_that_no_float_is(folder: Path, first: Any, step: Any) -> None:
+    numbers = [first + i * step for i in range(8)]
+    found = kanon_db.anonymize(
+        pd.DataFrame({"number": pd.Series(numbers, dtype=object)}), quasi_identifiers=["number"],
+        k=8, directory=folder,
+    )  # fmt: skip
+    (whole,) = set(found["number"])
+    if isinstance(first, int):
+        assert (whole.left, whole.right) == (numbers[0], numbers[-1])
+    elif numbers[0] != Decimal("0.1"):  # which a float shows as it is
+        assert Decimal(whole.left) <= numbers[0] < numbers[-1] <= Decimal(whole.right)
+    else:
+        assert (whole.left, whole.right) == (0.1, 7.1)
+
+
+@pytest.mark.parametrize(
     ("values", "reason"),
     [
         ([1, "a"], "int, str"),
@@ -171,11 +191,16 @@ def test_ranges_of_the_first_and_the_last_days(folder: Path) -> None:
         (["a\0b", "c"], "NUL character"),
         (["\ud800", "c"], "valid Unicode"),
         ([pd.Timestamp("2020-01-01 00:00:00.000000001")] * 2, "nanoseconds"),
+        ([np.datetime64("-0044-01-01", "s"), np.datetime64("12020-01-01", "s")], "Python"),
+        ([np.longdouble("1.00000000000000000001")] * 2, "float128"),
     ],
 )
 def test_what_cannot_be_kept_is_refused(folder: Path, values: list[Any], reason: str) -> None:
-    dtype = object if isinstance(values[0], str) else None
-    frame = pd.DataFrame({"age": [20, 30] * 10, "odd": pd.Series(values * 10, dtype=dtype)})
+    held: Any = object if isinstance(values[0], str) else None
+    odd = pd.Series(
+        np.array(values * 10) if isinstance(values[0], np.generic) else values * 10, dtype=held
+    )
+    frame = pd.DataFrame({"age": [20, 30] * 10, "odd": odd})
     with pytest.raises(InvalidParameterError) as refused:
         kanon_db.anonymize(
             frame, quasi_identifiers=["age"], insensitive=["odd"], k=3, directory=folder
@@ -237,6 +262,10 @@ def test_errors_say_what_to_do_once(folder: Path) -> None:
     """Whether the frame is refused before, or by what is called on the way."""
     with pytest.raises(InvalidParameterError, match="no such column"):
         anonymize(folder, quasi_identifiers=["aeg"], k=3)
+    with pytest.raises(InvalidParameterError, match="quasi_identifiers must be a list"):
+        anonymize(folder, quasi_identifiers="zip", k=3)
+    with pytest.raises(InvalidParameterError, match="only a frame of pandas"):
+        anonymize(folder, PEOPLE.to_dict(), k=3)  # type: ignore[arg-type]
     with pytest.raises(InvalidParameterError, match="as rows") as refused:
         anonymize(folder, kind="buckets", k=3)
     assert refused.value.__notes__[-1].startswith("hint: one of generalized")
