@@ -20,10 +20,9 @@ from kanon_db.answers.buckets.bucket_evidence import MostOfValues, find_strength
 from kanon_db.answers.plan import Plan
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.dataclasses import dataclass
-from kanon_db.publications.buckets.tallies import NEVER_SHOWN
+from kanon_db.publications.buckets.tallies import NEVER_SHOWN, Weighed, limit_sums
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Aggregate, Expression
-from kanon_db.query.formulas import Weighed, limit_sums
 from kanon_db.query.layout import BucketLayout, Side
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import operator as operators
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from kanon_db.answers.scope import OpenQuery, describe_estimator, open_query
@@ -14,6 +16,7 @@ from kanon_db.dataclasses import dataclass
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.figures import FigureRule, few_last, show, with_people
 from kanon_db.publications.registry import kind_named
+from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import (
     DERIVED,
     Column,
@@ -26,14 +29,23 @@ from kanon_db.query.expressions import (
     Literal,
     Measure,
     Membership,
+    Order,
     Query,
+    Rounded,
     Values,
     WindowTotal,
     attributes,
     refusal,
     walk,
 )
-from kanon_db.query.formulas import Estimated, Group, in_doubles, in_order, within_limit
+from kanon_db.query.formulas import (
+    COMPARISONS,
+    Estimated,
+    Group,
+    common_key,
+    in_doubles,
+    with_calculated,
+)
 from kanon_db.query.layout import BucketLayout, CellLayout, parts_of
 from kanon_db.session.protocol import Session
 
@@ -46,6 +58,125 @@ _MOST_LISTED: Final = 1000
 
 _LAST: Final = 2**62
 """The place of a column that a set of GROUP BY does not have: totals come last."""
+
+
+def within_limit(groups: Sequence[Group], query: Query) -> list[Group]:
+    """Apply OFFSET and LIMIT."""
+    end = None if query.limit is None else query.offset + query.limit
+    return list(groups[query.offset : end])
+
+
+def in_order(
+    groups: Sequence[Group], query: Query, heartbeat: Callable[[], None] = lambda: None
+) -> list[Group]:
+    """Apply HAVING and ORDER BY to the estimates."""
+    # Without ORDER BY, groups come in the order of their values. The heartbeat is called every few
+    # milliseconds, or for each item of ORDER BY.
+    expressions = [measure.aggregate for measure in query.measures]
+    formulas = [formula.expression for formula in query.formulas]
+    places = {one: place for place, one in enumerate([*expressions, *formulas])}
+    kept = sorted(groups, key=lambda group: group.ranks)
+    if query.having is not None:
+        kept_groups = []
+        # A product of constants that are allowed may have more digits than Decimal's default.
+        with localcontext(Emax=MAX_EMAX, Emin=MIN_EMIN):
+            for number, group in enumerate(kept):
+                if number % 16 == 0:
+                    heartbeat()
+                if _holds(query.having, group, places):
+                    kept_groups.append(group)
+        kept = kept_groups
+    for order in reversed(query.order):
+        heartbeat()
+        kept = _order(kept, order, query)
+    return kept
+
+
+def _order(groups: list[Group], order: Order, query: Query) -> list[Group]:
+    def value(group: Group) -> float | None:
+        if order.measure is not None:
+            return group.estimates[order.measure].estimate
+        place = order.key or 0
+        is_null = json.loads(group.key)[query.keys[place].name] is None
+        return None if is_null else group.ranks[place]
+
+    unknown = [group for group in groups if value(group) is None]
+    known = [group for group in groups if value(group) is not None]
+    known.sort(key=lambda group: value(group) or 0, reverse=order.is_descending)
+    return unknown + known if order.nulls_first else known + unknown
+
+
+_OPERATORS: Final[Mapping[str, Callable[[Decimal, Decimal], Decimal]]] = {
+    "+": operators.add,
+    "-": operators.sub,
+    "*": operators.mul,
+    "/": operators.truediv,
+}
+
+
+def _holds(
+    condition: ex.Expression, group: Group, places: Mapping[ex.Expression, int]
+) -> bool | None:
+    """Evaluate a condition of HAVING in SQL's three-valued logic."""
+
+    def number(expression: ex.Expression) -> Decimal | None:
+        match expression:
+            case ex.Aggregate() | ex.Statistic():
+                estimate = group.estimates[places[expression]].estimate
+                return None if estimate is None else Decimal(estimate)
+            case ex.Literal(_, text):
+                return Decimal(text)
+            case ex.Negative(operand):
+                inner = number(operand)
+                return None if inner is None else -inner
+            case ex.Cast(operand, _):
+                return number(operand)
+            case Rounded(operand):
+                inner = number(operand)
+                return None if inner is None else Decimal(expression.of(float(inner)))
+            case ex.NullIf(left, right):
+                one, other = number(left), number(right)
+                return None if one == other else one
+            case ex.Coalesce((operand, otherwise)):
+                inner = number(operand)
+                return number(otherwise) if inner is None else inner
+            case ex.Case(branches, default):
+                for when, then in branches:
+                    if _holds(when, group, places):
+                        return number(then)
+                return None if default is None else number(default)
+            case ex.Arithmetic(operator, left, right):
+                one, other = number(left), number(right)
+                # What is divided by an estimate of 0 is not known.
+                if one is None or other is None or (operator == "/" and other == 0):
+                    return None
+                return _OPERATORS[operator](one, other)
+        raise TypeError(f"{type(expression).__name__} is not checked")
+
+    match condition:
+        case ex.Comparison() | ex.NullTest() if group.hidden and any(
+            places.get(part) in group.hidden for part in ex.walk(condition)
+        ):
+            return None  # A figure that is not shown is no NULL.
+        case ex.And(parts) | ex.Or(parts):
+            truths = [_holds(part, group, places) for part in parts]
+            decisive = isinstance(condition, ex.Or)
+            if decisive in truths:
+                return decisive
+            return None if None in truths else not decisive
+        case ex.Not(part):
+            inner = _holds(part, group, places)
+            return None if inner is None else not inner
+        case ex.NullTest(operand, negated):
+            return (number(operand) is None) != negated
+        case ex.Range():
+            return _holds(ex.spell_out(condition), group, places)
+        case ex.Comparison(operator, left, right):
+            one, other = number(left), number(right)
+            if one is None or other is None:
+                return None
+            return COMPARISONS[operator](one, other)
+    raise TypeError(f"{type(condition).__name__} is not checked")
 
 
 def order_warning(
@@ -274,7 +405,7 @@ def _open(session: Session, query: str, *given: Any) -> OpenQuery:
 
 def list_rows(opened: OpenQuery) -> list[tuple[Expression | None, ...]]:
     """Answer a question with constants, as it lists them; None for NULL."""
-    from kanon_db.answers.calculations import split_key
+    from kanon_db.answers._group_aggregates import split_key
 
     names = [item.alias or "" for item in opened.text.items]
     groups = answered(opened)
@@ -335,7 +466,7 @@ def answered(opened: OpenQuery) -> list[Group]:
 
 def _answer_outer(opened: OpenQuery) -> list[Group]:
     """Answer a query over groups from the answer of these."""
-    from kanon_db.answers.calculations import aggregate_groups, with_calculated
+    from kanon_db.answers._group_aggregates import aggregate_groups
 
     query, rule, heartbeat = opened.query, opened.figures, opened.session.heartbeat
     groups = _each_aggregate(opened)
@@ -363,8 +494,6 @@ def _answer_groups(opened: OpenQuery) -> list[Group]:
     if rule is not None:
         exact, groups = groups, show(groups, opened.query, rule)
     if opened.query.formulas:
-        from kanon_db.answers.calculations import with_calculated
-
         heartbeat = opened.session.heartbeat
         groups = with_calculated(groups, opened.query, heartbeat, _totals(opened), exact)
     return groups
@@ -483,8 +612,6 @@ def _text_constants(query: Query) -> dict[Column, list[Constant]]:
 
 def _totals(opened: OpenQuery) -> dict[WindowTotal, dict[str, Estimated]]:
     """Answer the totals of groups that the query calculates with."""
-    from kanon_db.answers.calculations import common_key
-
     wanted = dict.fromkeys(
         part
         for formula in opened.query.formulas

@@ -1,25 +1,22 @@
-"""Turns counts of buckets into estimates, standard errors and bounds."""
+"""Estimates of groups with their errors and bounds, and what a query calculates from them."""
 
 from __future__ import annotations
 
 import json
 import math
 import operator as operators
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import InitVar, field, replace
-from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from itertools import chain
+from typing import Any, Final, NamedTuple, Self
 
 from kanon_db.dataclasses import dataclass
 from kanon_db.declaration.shown import ShownResult
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query import expressions as ex
-from kanon_db.query.expressions import Order, Query, Rounded, refusal
-
-if TYPE_CHECKING:
-    from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
-
+from kanon_db.query.expressions import Query, Rounded, refusal
+from kanon_db.query.layout import parts_of
 
 LIKELY: Final = 2.5
 """How many standard errors the likely range reaches to either side of an estimate.
@@ -103,6 +100,19 @@ class Group(NamedTuple):
     hidden: frozenset[int] = frozenset()  # Places of those that a rule of figures does not show
 
 
+def empty(aggregate: ex.Aggregate) -> Estimated:
+    """Answer an aggregate of no record."""
+    is_number = aggregate.function in ("count", "distinct")
+    return Estimated(0.0, 0.0, 0, 0) if is_number else NOTHING
+
+
+def all_but(n_records: int, neither: Estimated) -> Estimated:
+    """Count the records that are not among those counted."""
+    lower, upper = neither.lower_bound or 0, neither.upper_bound or 0
+    estimate = n_records - (neither.estimate or 0)
+    return Estimated(estimate, neither.std_error, n_records - upper, n_records - lower)
+
+
 _EXACT: Final = 2.0**53
 """Up to this, every whole number is a floating-point number."""
 
@@ -113,7 +123,7 @@ another one is farther from it than floating-point numbers are from each other."
 
 _LOST: Final = 2.0**-40
 """How much of a bound adding up may lose where values are no whole numbers; see also
-:func:`.formulas.rounding`."""
+:func:`.rounding`."""
 
 
 def in_doubles(groups: Sequence[Group], aggregates: Sequence[ex.Aggregate]) -> list[Group]:
@@ -177,127 +187,47 @@ def _is_exact(end: float, aggregate: ex.Aggregate) -> bool:
     return abs(end) < _EXACT
 
 
-def within_limit(groups: Sequence[Group], query: Query) -> list[Group]:
-    """Apply OFFSET and LIMIT."""
-    end = None if query.limit is None else query.offset + query.limit
-    return list(groups[query.offset : end])
+_ROUNDING: Final = 2.0**-47
+"""What adding up whole numbers loses of the sum of their absolute values, at most."""
+
+_OF_EACH, _AT_LEAST = 2.0**-52, 2.0**-40
+"""The same of other numbers: each record rounds once more, and values and buckets do, too."""
+
+_ALWAYS, _NEVER, _NOTICED = 2.0**53, 2.0**33, 1e-12
+"""Sums of absolute values from which bounds are always widened, and up to which those of whole
+numbers never are; between, where it is more than this part of them (see :func:`.in_doubles`)."""
 
 
-def in_order(
-    groups: Sequence[Group], query: Query, heartbeat: Callable[[], None] = lambda: None
-) -> list[Group]:
-    """Apply HAVING and ORDER BY to the estimates."""
-    # Without ORDER BY, groups come in the order of their values. The heartbeat is called every few
-    # milliseconds, or for each item of ORDER BY.
-    expressions = [measure.aggregate for measure in query.measures]
-    formulas = [formula.expression for formula in query.formulas]
-    places = {one: place for place, one in enumerate([*expressions, *formulas])}
-    kept = sorted(groups, key=lambda group: group.ranks)
-    if query.having is not None:
-        kept_groups = []
-        # A product of constants that are allowed may have more digits than Decimal's default.
-        with localcontext(Emax=MAX_EMAX, Emin=MIN_EMIN):
-            for number, group in enumerate(kept):
-                if number % 16 == 0:
-                    heartbeat()
-                if _holds(query.having, group, places):
-                    kept_groups.append(group)
-        kept = kept_groups
-    for order in reversed(query.order):
-        heartbeat()
-        kept = _order(kept, order, query)
-    return kept
+def rounding(n: float, largest: float, low: float, high: float) -> float:
+    """Return by how much the bounds of a sum are widened, since adding up rounds.
+
+    `n`, `largest`: how many are added up, at most, and the largest absolute value of one.
+    """
+    # `low`, `high`: the bounds as they were added up.
+    total = n * largest
+    finite = [number for number in (total, low, high) if math.isfinite(number)]
+    is_whole = all(number == math.trunc(number) for number in finite)
+    lost = total * (_ROUNDING if is_whole else n * _OF_EACH + _AT_LEAST)
+    is_noticed = (total > _NEVER or not is_whole) and lost > _NOTICED * max(abs(low), abs(high))
+    return lost if total > _ALWAYS or is_noticed else 0.0
 
 
-def _order(groups: list[Group], order: Order, query: Query) -> list[Group]:
-    def value(group: Group) -> float | None:
-        if order.measure is not None:
-            return group.estimates[order.measure].estimate
-        place = order.key or 0
-        is_null = json.loads(group.key)[query.keys[place].name] is None
-        return None if is_null else group.ranks[place]
-
-    unknown = [group for group in groups if value(group) is None]
-    known = [group for group in groups if value(group) is not None]
-    known.sort(key=lambda group: value(group) or 0, reverse=order.is_descending)
-    return unknown + known if order.nulls_first else known + unknown
+def limit_average(
+    total: tuple[float, float], number: tuple[float, float], extremes: tuple[float, float]
+) -> tuple[float, float]:
+    """Find the bounds of an average from those of its sum and of how many it is of."""
+    (low, high), (least, most) = total, extremes
+    fewest = max(number[0], 1.0)  # there is no average of none
+    many = max(number[1], fewest)
+    low, high = low / (many if low > 0 else fewest), high / (fewest if high > 0 else many)
+    # Rounded, an average could lie beyond the values that it is of.
+    return float(min(max(low, least), most)), float(max(min(high, most), least))
 
 
-_OPERATORS: Final[Mapping[str, Callable[[Decimal, Decimal], Decimal]]] = {
-    "+": operators.add,
-    "-": operators.sub,
-    "*": operators.mul,
-    "/": operators.truediv,
-}
 COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "=": operators.eq, "<>": operators.ne, "<": operators.lt,
     "<=": operators.le, ">": operators.gt, ">=": operators.ge,
 }  # fmt: skip
-
-
-def _holds(
-    condition: ex.Expression, group: Group, places: Mapping[ex.Expression, int]
-) -> bool | None:
-    """Evaluate a condition of HAVING in SQL's three-valued logic."""
-
-    def number(expression: ex.Expression) -> Decimal | None:
-        match expression:
-            case ex.Aggregate() | ex.Statistic():
-                estimate = group.estimates[places[expression]].estimate
-                return None if estimate is None else Decimal(estimate)
-            case ex.Literal(_, text):
-                return Decimal(text)
-            case ex.Negative(operand):
-                inner = number(operand)
-                return None if inner is None else -inner
-            case ex.Cast(operand, _):
-                return number(operand)
-            case Rounded(operand):
-                inner = number(operand)
-                return None if inner is None else Decimal(expression.of(float(inner)))
-            case ex.NullIf(left, right):
-                one, other = number(left), number(right)
-                return None if one == other else one
-            case ex.Coalesce((operand, otherwise)):
-                inner = number(operand)
-                return number(otherwise) if inner is None else inner
-            case ex.Case(branches, default):
-                for when, then in branches:
-                    if _holds(when, group, places):
-                        return number(then)
-                return None if default is None else number(default)
-            case ex.Arithmetic(operator, left, right):
-                one, other = number(left), number(right)
-                # What is divided by an estimate of 0 is not known.
-                if one is None or other is None or (operator == "/" and other == 0):
-                    return None
-                return _OPERATORS[operator](one, other)
-        raise TypeError(f"{type(expression).__name__} is not checked")
-
-    match condition:
-        case ex.Comparison() | ex.NullTest() if group.hidden and any(
-            places.get(part) in group.hidden for part in ex.walk(condition)
-        ):
-            return None  # A figure that is not shown is no NULL.
-        case ex.And(parts) | ex.Or(parts):
-            truths = [_holds(part, group, places) for part in parts]
-            decisive = isinstance(condition, ex.Or)
-            if decisive in truths:
-                return decisive
-            return None if None in truths else not decisive
-        case ex.Not(part):
-            inner = _holds(part, group, places)
-            return None if inner is None else not inner
-        case ex.NullTest(operand, negated):
-            return (number(operand) is None) != negated
-        case ex.Range():
-            return _holds(ex.spell_out(condition), group, places)
-        case ex.Comparison(operator, left, right):
-            one, other = number(left), number(right)
-            if one is None or other is None:
-                return None
-            return COMPARISONS[operator](one, other)
-    raise TypeError(f"{type(condition).__name__} is not checked")
 
 
 @dataclass(frozen=True)
@@ -321,12 +251,12 @@ class TruthRange(NamedTuple):
     may_be_unknown: bool
 
     @classmethod
-    def of(cls, condition: ex.Expression, leaf: Callable[[ex.Expression], Self]) -> Self:
-        """Tell the truth of a condition, in SQL's three-valued logic, from that of its leaves."""
+    def of(cls, condition: ex.Expression, known: Mapping[ex.Expression, Estimated]) -> Self:
+        """Tell the truth of a condition on estimates, in SQL's three-valued logic."""
         match condition:
             case ex.And(parts) | ex.Or(parts):
                 decisive = isinstance(condition, ex.Or)
-                inner = [cls.of(part, leaf) for part in parts]
+                inner = [cls.of(part, known) for part in parts]
                 estimates = [one.estimate for one in inner]
                 estimate = None if None in estimates else not decisive
                 if decisive in estimates:
@@ -336,15 +266,21 @@ class TruthRange(NamedTuple):
                 may_be = (any(true), all(false)) if decisive else (all(true), any(false))
                 return cls(estimate, *may_be, any(one.may_be_unknown for one in inner))
             case ex.Not(part):
-                one = cls.of(part, leaf)
+                one = cls.of(part, known)
                 estimate = None if one.estimate is None else not one.estimate
                 return cls(estimate, one.may_be_false, one.may_be_true, one.may_be_unknown)
             case ex.Range():
-                return cls.of(ex.spell_out(condition), leaf)
-        return leaf(condition)
+                return cls.of(ex.spell_out(condition), known)
+        values = [_evaluate(part, known) for part in condition.children]
+        if isinstance(condition, ex.NullTest):
+            return cls((values[0].estimate is None) != condition.negated, True, True, False)
+        if not isinstance(condition, ex.Comparison):
+            raise TypeError(f"{type(condition).__name__} is not checked")
+        is_sure = not any(may_be_null(part, known) for part in condition.children)
+        return cls._compare(condition.operator, *values, may_be_unknown=not is_sure)
 
     @classmethod
-    def of_comparison(
+    def _compare(
         cls,
         operator: ex.ComparisonOperator,
         one: Calculated,
@@ -378,7 +314,7 @@ _ALIKE: Final = 2.0**-40
 """The part of a sum of squares up to which a centered one may be of numbers that are all alike."""
 
 
-def combine(*parts: tuple[Calculated, float]) -> dict[ex.Expression, float]:
+def _combine(*parts: tuple[Calculated, float]) -> dict[ex.Expression, float]:
     """Return the slopes of a number that changes by so much with each of some others."""
     slopes: dict[ex.Expression, float] = {}
     for number, slope in parts:
@@ -387,12 +323,12 @@ def combine(*parts: tuple[Calculated, float]) -> dict[ex.Expression, float]:
     return slopes
 
 
-def multiply(one: Calculated, other: Calculated) -> Calculated:
+def _multiply(one: Calculated, other: Calculated) -> Calculated:
     """Multiply two numbers."""
     ends = [_product(x, y) for x in (one.low, one.high) for y in (other.low, other.high)]
     if one.estimate is None or other.estimate is None:
         return Calculated(None, min(ends), max(ends))
-    slopes = combine((one, other.estimate), (other, one.estimate))
+    slopes = _combine((one, other.estimate), (other, one.estimate))
     return Calculated(one.estimate * other.estimate, min(ends), max(ends), slopes)
 
 
@@ -408,7 +344,7 @@ def _product(x: float, y: float) -> float:
 
 def _center(xy: Calculated, x: Calculated, y: Calculated, n: Calculated) -> Calculated:
     """Return a centered sum; `y` is `x` itself for squares."""
-    product, is_square = multiply(x, y), x is y
+    product, is_square = _multiply(x, y), x is y
     if is_square:
         least = 0.0 if x.low <= 0 <= x.high else min(x.low * x.low, x.high * x.high)
         product = replace(product, low=least)
@@ -422,7 +358,7 @@ def _center(xy: Calculated, x: Calculated, y: Calculated, n: Calculated) -> Calc
         return Calculated(None, low, high)
     estimate = xy.estimate - part.estimate
     estimate = max(estimate, 0.0) if is_square else estimate
-    return Calculated(estimate, low, high, combine((xy, 1), (part, -1)))
+    return Calculated(estimate, low, high, _combine((xy, 1), (part, -1)))
 
 
 def _divide(number: Calculated, n: Calculated, lost: int = 0) -> Calculated:
@@ -434,7 +370,7 @@ def _divide(number: Calculated, n: Calculated, lost: int = 0) -> Calculated:
     if number.estimate is None or n.estimate is None:
         return Calculated(None, low, high)
     by = n.estimate - lost
-    slopes = combine((number, 1 / by), (n, -number.estimate / by / by))
+    slopes = _combine((number, 1 / by), (n, -number.estimate / by / by))
     return Calculated(number.estimate / by, low, high, slopes)
 
 
@@ -454,7 +390,7 @@ def _deviation(lost: int, n: Calculated, x: Calculated, xx: Calculated) -> Calcu
     if variance.estimate is None:
         return Calculated(None, low, high)
     root = math.sqrt(variance.estimate)
-    return Calculated(root, low, high, combine((variance, 0.5 / root if root else math.inf)))
+    return Calculated(root, low, high, _combine((variance, 0.5 / root if root else math.inf)))
 
 
 def _correlation(
@@ -490,7 +426,7 @@ def _correlation(
     root = math.sqrt(spreads[0]) * math.sqrt(spreads[1])
     estimate = min(max(both.estimate / root, -1.0), 1.0)
     parts = ((own, -estimate / 2 / spread) for own, spread in zip(squares, spreads, strict=True))
-    return Calculated(estimate, low, high, combine((both, 1 / root), *parts))
+    return Calculated(estimate, low, high, _combine((both, 1 / root), *parts))
 
 
 def _divide_by_root(number: float, root: float) -> float:
@@ -563,149 +499,281 @@ def common_spelling(group_key: str, without: str | None = None) -> str:
     return json.dumps(sorted((name, value) for name, value in values.items() if name != without))
 
 
-class MatchedPairs(NamedTuple):
-    """What a random matching gives."""
+def with_calculated(
+    groups: Sequence[Group],
+    query: Query,
+    heartbeat: Callable[[], None] = lambda: None,
+    totals: Mapping[ex.WindowTotal, Mapping[str, Estimated]] | None = None,
+    exact: Sequence[Group] | None = None,
+) -> list[Group]:
+    """Append what the query calculates from its aggregates to each group's estimates.
 
-    estimate: float
-    # Of a count or a sum; of an average, of the sum of its `number` differences from it
-    variance: float
-    lower_bound: float
-    upper_bound: float
-    number: float = 1.0
-
-
-# Estimates, errors and bounds over buckets.
-#
-# A bucket has ``size`` records, of which ``q`` match on the quasi-identifiers, and ``s`` of its
-# sensitive values match. Which record has which value is hidden: every matching of them is as
-# likely as the others.
-#
-# **Source:** [GB] section 3.2 for the estimate; docs/understand/estimation.md for the rest.
-#
-# numpy is imported where it is used, so that statements are written without it.
-
-
-def empty(aggregate: ex.Aggregate) -> Estimated:
-    """Answer an aggregate of no record."""
-    is_number = aggregate.function in ("count", "distinct")
-    return Estimated(0.0, 0.0, 0, 0) if is_number else NOTHING
-
-
-def all_but(n_records: int, neither: Estimated) -> Estimated:
-    """Count the records that are not among those counted."""
-    lower, upper = neither.lower_bound or 0, neither.upper_bound or 0
-    estimate = n_records - (neither.estimate or 0)
-    return Estimated(estimate, neither.std_error, n_records - upper, n_records - lower)
-
-
-class Weighed(NamedTuple):
-    """What the matching records, or values, of each bucket of one size weigh."""
-
-    # (n_buckets,): their number, and the sums of their values, squares, positive and negative parts
-    n: FloatArray
-    x: FloatArray
-    squares: FloatArray
-    positive: FloatArray
-    negative: FloatArray
-    least: FloatArray  # (n_buckets,): their extreme values; infinite where there is none
-    most: FloatArray
-
-
-_ROUNDING: Final = 2.0**-47
-"""What adding up whole numbers loses of the sum of their absolute values, at most."""
-
-_OF_EACH, _AT_LEAST = 2.0**-52, 2.0**-40
-"""The same of other numbers: each record rounds once more, and values and buckets do, too."""
-
-_ALWAYS, _NEVER, _NOTICED = 2.0**53, 2.0**33, 1e-12
-"""Sums of absolute values from which bounds are always widened, and up to which those of whole
-numbers never are; between, where it is more than this part of them (see :func:`.in_doubles`)."""
-
-
-def rounding(n: float, largest: float, low: float, high: float) -> float:
-    """Return by how much the bounds of a sum are widened, since adding up rounds.
-
-    `n`, `largest`: how many are added up, at most, and the largest absolute value of one.
+    `totals` are those of groups, by what these have in common (`common_key`).
     """
-    # `low`, `high`: the bounds as they were added up.
-    total = n * largest
-    finite = [number for number in (total, low, high) if math.isfinite(number)]
-    is_whole = all(number == math.trunc(number) for number in finite)
-    lost = total * (_ROUNDING if is_whole else n * _OF_EACH + _AT_LEAST)
-    is_noticed = (total > _NEVER or not is_whole) and lost > _NOTICED * max(abs(low), abs(high))
-    return lost if total > _ALWAYS or is_noticed else 0.0
+    # `exact` are the groups before a rule of figures, from which a deviation is calculated. Nothing
+    # is calculated from what the rule does not show.
+    if not query.formulas:
+        return list(groups)
+    parts = chain.from_iterable(ex.walk(formula.expression) for formula in query.formulas)
+    statistics = [part for part in parts if isinstance(part, ex.Statistic)]
+    calculated = []
+    for number, group in enumerate(groups):
+        if number % 16 == 0:
+            heartbeat()
+        known = map_answers(query, group)
+        for total, found_totals in (totals or {}).items():
+            names = [key.name for key in query.keys if key.expression in total.by]
+            known[total] = found_totals.get(common_key(group.key, names), NOTHING)
+        few = {query.measures[place].aggregate for place in group.hidden}
+        if exact is not None:
+            own = map_answers(query, exact[number])
+            known |= {
+                one: calculate(one, own)
+                for one in statistics if few.isdisjoint(one.sums)
+            }  # fmt: skip
+        more = tuple(calculate(one.expression, known, few) for one in query.formulas)
+        calculated.append(group._replace(estimates=group.estimates + more))
+    return calculated
 
 
-def limit_sums(
-    weighed: Weighed, drawn: tuple[Any, Any], least: Callable[..., Any], most: Callable[..., Any]
-) -> tuple[Any, Any]:
-    """Bound the sum of those values that are drawn, between so many: numbers, or statements.
+def map_answers(query: Query, group: Group) -> dict[ex.Expression, Estimated]:
+    """Return a group's estimates by the aggregates that they answer."""
+    aggregates = (measure.aggregate for measure in query.measures)
+    return dict(zip(aggregates, group.estimates, strict=False))
 
-    `least`, `most`: return the least, and the greatest, of two.
-    """
-    (fewest, many), x = drawn, weighed.x
-    left = weighed.n - fewest, weighed.n - many
-    low, high = weighed.least, weighed.most
-    lowest = least(fewest * low, many * low)
-    highest = most(fewest * high, many * high)
-    at_least = least(x - left[0] * high, x - left[1] * high)
-    at_most = most(x - left[0] * low, x - left[1] * low)
-    return (
-        most(most(weighed.negative, lowest), at_least),
-        least(least(weighed.positive, highest), at_most),
+
+def common_key(key: str, names: Sequence[str]) -> str:
+    """Write the values that a group's key has under some names."""
+    values = json.loads(key, parse_float=str, parse_int=str)
+    return json.dumps([values[name] for name in names])
+
+
+def calculate(
+    expression: ex.Expression,
+    known: Mapping[ex.Expression, Estimated],
+    few: Set[ex.Expression] = frozenset(),
+) -> Estimated:
+    """Calculate from estimates, but not from those of few people."""
+    # How the errors of several aggregates go together is not known: they are added, which is the
+    # most that they can come to. No error is greater than half the distance between the bounds.
+    while isinstance(expression, ex.Cast):
+        expression = expression.operand
+    if expression in known:
+        return known[expression]
+    value = _evaluate(expression, known)
+    if value.estimate is None or not few.isdisjoint(ex.walk(expression)):
+        return NOTHING
+    if not math.isfinite(value.estimate):
+        raise _fails()
+    error: float | None = 0.0
+    for part, slope in value.slopes.items():
+        # An estimate that is rounded may be off by half a unit more than it was.
+        own = known[part].std_error if part in known else _unit(part) / 2
+        if own != 0:  # What is exact adds nothing, however steep.
+            error = None if own is None or error is None else error + abs(slope) * own
+    low, high = (bound if math.isfinite(bound) else None for bound in (value.low, value.high))
+    estimate = value.estimate if low is None else max(value.estimate, low)
+    if error is not None and low is not None and high is not None:
+        error = min(error, (high - low) / 2)
+    if error is not None and not math.isfinite(error):
+        error = None
+    return Estimated(estimate if high is None else min(estimate, high), error, low, high)
+
+
+def _evaluate(expression: ex.Expression, known: Mapping[ex.Expression, Estimated]) -> Calculated:
+    match expression:
+        case _ if expression in known:
+            own = known[expression]
+            low = -math.inf if own.lower_bound is None else float(own.lower_bound)
+            high = math.inf if own.upper_bound is None else float(own.upper_bound)
+            return Calculated(own.estimate, low, high, {expression: 1.0})
+        case ex.Literal(_, text):
+            number = float(text)
+            return Calculated(number, number, number)
+        case ex.Negative(operand):
+            return _multiply(Calculated(-1, -1, -1), _evaluate(operand, known))
+        case ex.Cast(operand, _):
+            return _evaluate(operand, known)
+        case Rounded(operand):
+            value = _evaluate(operand, known)
+            low, high = expression.between(value.low, value.high)
+            estimate = None if value.estimate is None else expression.of(value.estimate)
+            return Calculated(estimate, low, high, {**value.slopes, expression: 1.0})
+        case ex.Statistic(function, sums=sums):
+            return STATISTICS[function].of(*(_evaluate(one, known) for one in sums))
+        case ex.NullIf(left, ex.Literal(_, text)):
+            value = _evaluate(left, known)
+            return replace(value, estimate=None) if value.estimate == float(text) else value
+        case ex.Coalesce((operand, ex.Literal(_, text))):
+            value, otherwise = _evaluate(operand, known), float(text)
+            if not may_be_null(operand, known):
+                return value
+            if value.estimate is None:
+                value = replace(value, estimate=otherwise)
+            low, high = min(value.low, otherwise), max(value.high, otherwise)
+            return replace(value, low=low, high=high)
+        case ex.Case(branches, default):
+            return _choose(branches, default, known)
+        case ex.Arithmetic("+" | "-" as operator, left, right):
+            one, other = _evaluate(left, known), _evaluate(right, known)
+            if operator == "-":
+                other = _multiply(Calculated(-1, -1, -1), other)
+            estimate = None
+            if one.estimate is not None and other.estimate is not None:
+                estimate = one.estimate + other.estimate
+            slopes = _combine((one, 1), (other, 1))
+            return Calculated(estimate, one.low + other.low, one.high + other.high, slopes)
+        case ex.Arithmetic("*", left, right):
+            return _multiply(_evaluate(left, known), _evaluate(right, known))
+        case ex.Arithmetic("/", left, right):
+            return _ratio(expression, _evaluate(left, known), _evaluate(right, known))
+    raise TypeError(f"{type(expression).__name__} is not checked")
+
+
+def may_be_null(expression: ex.Expression, known: Mapping[ex.Expression, Estimated]) -> bool:
+    """Whether a calculation may have no result: there may be no value, or what divides is 0."""
+    match expression:
+        case ex.NullIf() | ex.Statistic() | ex.WindowTotal():
+            return True
+        case ex.Case(branches, default):
+            results = [result for _, result in branches]
+            return default is None or any(may_be_null(one, known) for one in (*results, default))
+        case ex.Aggregate("count" | "distinct"):
+            return False
+        case ex.Aggregate(_, operand, condition):
+            number = known.get(ex.Aggregate("count", operand, condition))
+            return number is None or number.lower_bound is None or number.lower_bound < 1
+    return any(may_be_null(part, known) for part in expression.children)
+
+
+def _choose(
+    branches: Sequence[tuple[ex.Expression, ex.Expression]],
+    default: ex.Expression | None,
+    known: Mapping[ex.Expression, Estimated],
+) -> Calculated:
+    """Calculate a CASE: bounds are those of all branches that may be the one."""
+    chosen: Calculated | None = None
+    possible = []
+    for condition, result in branches:
+        truth = TruthRange.of(condition, known)
+        if truth.may_be_true:
+            possible.append(_evaluate(result, known))
+            if truth.estimate and chosen is None:
+                chosen = possible[-1]
+        if not (truth.may_be_false or truth.may_be_unknown):
+            break
+    else:
+        possible.append(NULL if default is None else _evaluate(default, known))
+        chosen = chosen or possible[-1]
+    chosen = chosen or possible[-1]
+    low, high = min(one.low for one in possible), max(one.high for one in possible)
+    slopes = chosen.slopes
+    if len(possible) > 1:  # whose odds are not known: off by as much as the bounds let it
+        slopes = {**slopes, ex.Case(tuple(branches), default): math.inf}
+    return replace(chosen, low=low, high=high, slopes=slopes)
+
+
+def _ratio(division: ex.Arithmetic, one: Calculated, other: Calculated) -> Calculated:
+    """Divide; where PostgreSQL divides by zero, there is no result to hold in bounds."""
+    is_nullable = _is_nullable(division.right)
+    scaled = _split_factor(division.right)
+    if scaled is not None and scaled[0] == 1 and scaled[1].function == "count":
+        # A number of records that is not 0 is at least 1.
+        if other.high < 1:
+            if is_nullable:
+                return Calculated(None, -math.inf, math.inf)
+            raise _fails()
+        other = replace(other, low=max(other.low, 1.0))
+    elif other.low == other.high == 0 and not is_nullable and other.estimate is not None:
+        raise _fails()
+    low, high = -math.inf, math.inf
+    if other.low > 0 or other.high < 0:
+        ends = [x / y for x in (one.low, one.high) for y in (other.low, other.high)]
+        if not any(map(math.isnan, ends)):
+            low, high = min(ends), max(ends)
+    least, most = _share(division)
+    low, high = max(low, least), min(high, most)
+    if one.estimate is None or other.estimate is None or other.estimate == 0:
+        return Calculated(None, low, high)
+    ratio = one.estimate / other.estimate
+    slopes = _combine((one, 1 / other.estimate), (other, -ratio / other.estimate))
+    return Calculated(ratio, low, high, slopes)
+
+
+def _is_nullable(divisor: ex.Expression) -> bool:
+    return isinstance(divisor, ex.NullIf) or (
+        isinstance(divisor, ex.Cast | Rounded) and _is_nullable(divisor.operand)
     )
 
 
-def weigh_draws(
-    size: int | IntArray, weighed: Weighed, matches: AnyIntArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return what a sum, or an average, takes of buckets in which records and values meet.
-
-    Of q values, s matches in each bucket: totals (9, n_buckets), and (n_buckets,) least and most.
-    """
-    # In a bucket, s of size records are drawn at random; for the q values of x, the expected sum is
-    # t = s sum(x) / size, their expected number c = q s / size, with the variances and the
-    # covariance of drawing without replacement. Between lo = max(q + s - size, 0) and hi = min(q,
-    # s) of the q are drawn; each bound of the sum is the extreme that so many can reach.
-    import numpy as np
-
-    q, x, low, high = weighed.n, weighed.x, weighed.least, weighed.most
-    s = matches.astype(np.float64)
-    lo, hi = np.maximum(q + s - size, 0), np.minimum(q, s)
-    rest = (s - s * s / size) / np.maximum(size - 1, 1)
-    lower, upper = limit_sums(weighed, (lo, hi), np.minimum, np.maximum)
-    variances = ((weighed.squares - x * x / size) * rest, (q - q * q / size) * rest)
-    covariance = (x - x * q / size) * rest
-    parts = (x * s / size, q * s / size, *variances, covariance, lower, upper, lo, hi)
-    return np.stack(parts), low, high
+def _unit(part: ex.Expression) -> float:
+    return part.unit if isinstance(part, Rounded) else 1.0
 
 
-def summed(
-    totals: Sequence[float], extremes: tuple[float, float], *, is_average: bool
-) -> MatchedPairs | None:
-    """Return a sum, or an average, from totals; None where there is nothing to sum."""
-    # `totals` are t and c, their variances tt and cc, their covariance tc, and the bounds of both:
-    # t_low, t_high, c_low, c_high. `extremes` are the least and the greatest value.
-    t, c, tt, cc, tc, t_low, t_high, c_low, c_high = totals
-    least, most = extremes
-    if c == 0:
-        return None
-    lost = rounding(c_high, max(abs(least), abs(most)), t_low, t_high)
-    t_low, t_high = t_low - lost, t_high + lost
-    if not is_average:
-        return MatchedPairs(t, tt, t_low, t_high)
-    mean = t / c
-    low, high = limit_average((t_low, t_high), (c_low, c_high), extremes)
-    return MatchedPairs(mean, tt - 2 * mean * tc + mean * mean * cc, low, high, c)
+def _share(division: ex.Arithmetic) -> tuple[float, float]:
+    """Return between what a part of records, over all of them, lies."""
+    part, total = _split_factor(division.left), _split_factor(division.right)
+    if part is None or total is None or total[1].function != "count" or total[0] <= 0:
+        return -math.inf, math.inf
+    least, most = _each(part[1])
+    if not _conditions_of(total[1]) <= _conditions_of(part[1]):
+        return -math.inf, math.inf
+    ends = [0.0 if part[0] == 0 else part[0] / total[0] * end for end in (least, most)]
+    return min(ends), max(ends)
 
 
-def limit_average(
-    total: tuple[float, float], number: tuple[float, float], extremes: tuple[float, float]
-) -> tuple[float, float]:
-    """Find the bounds of an average from those of its sum and of how many it is of."""
-    (low, high), (least, most) = total, extremes
-    fewest = max(number[0], 1.0)  # there is no average of none
-    many = max(number[1], fewest)
-    low, high = low / (many if low > 0 else fewest), high / (fewest if high > 0 else many)
-    # Rounded, an average could lie beyond the values that it is of.
-    return float(min(max(low, least), most)), float(max(min(high, most), least))
+def _conditions_of(aggregate: ex.Aggregate) -> set[ex.Expression]:
+    """Return what a record must meet to be counted, beside WHERE."""
+    conditions = set(parts_of(aggregate.condition))
+    if aggregate.operand is not None and aggregate.function == "count":
+        conditions.add(ex.NullTest(aggregate.operand, negated=True))
+    return conditions
+
+
+def _each(aggregate: ex.Aggregate) -> tuple[float, float]:
+    """Return what each record adds at least, and at most; 0 if it is not counted."""
+    if aggregate.function == "count":
+        return 0, 1
+    operand = aggregate.operand
+    if aggregate.function == "sum" and isinstance(operand, ex.Case):
+        results = [then for _, then in operand.branches]
+        results += [] if operand.default is None else [operand.default]
+        texts = [result.text for result in results if isinstance(result, ex.Constant)]
+        if len(texts) == len(results):
+            numbers = [0.0, *(_number(text) for text in texts if text is not None)]
+            if all(map(math.isfinite, numbers)):
+                return min(numbers), max(numbers)
+    return -math.inf, math.inf
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:  # PostgreSQL knows more spellings
+        return math.nan
+
+
+def _split_factor(expression: ex.Expression) -> tuple[float, ex.Aggregate] | None:
+    """Read an expression as a number times an aggregate."""
+    match expression:
+        case ex.Aggregate():
+            return 1.0, expression
+        case ex.Cast(operand, _) | ex.NullIf(operand, _):
+            return _split_factor(operand)
+        case ex.Arithmetic("*", ex.Literal(_, text), operand) | ex.Arithmetic(
+            "*", operand, ex.Literal(_, text)
+        ):
+            inner, factor = _split_factor(operand), float(text)
+        case ex.Arithmetic("/", operand, ex.Literal(_, text)) if float(text) != 0:
+            inner, factor = _split_factor(operand), 1 / float(text)
+        case _:
+            return None
+    return None if inner is None else (inner[0] * factor, inner[1])
+
+
+def _fails() -> Exception:
+    return refusal(
+        "the query's arithmetic fails on some group",
+        hint="write NULLIF(COUNT(*), 0), or exclude such groups with WHERE",
+        detail="as for a division by zero",
+    )

@@ -45,12 +45,14 @@ from kanon_db.publications.buckets.tallies import (
     DependenceEffect,
     DependenceEffects,
     Margins,
+    MatchedPairs,
     PairsOfGroups,
     PairSums,
     SumsByGroup,
     Tally,
     hide_mixed,
     judge_pairs,
+    summed,
 )
 from kanon_db.publications.codes import Chunk, Store, StoredColumn
 from kanon_db.query import expressions as ex
@@ -59,11 +61,9 @@ from kanon_db.query.formulas import (
     NOTHING,
     Estimated,
     Group,
-    MatchedPairs,
     all_but,
     common_spelling,
     empty,
-    summed,
 )
 from kanon_db.query.layout import UNTOLD_STRENGTH, BucketLayout, parts_of
 from kanon_db.transfer.tries import (

@@ -259,8 +259,7 @@ def rank_groups(matches: Matches, n_ranks: int) -> Iterator[tuple[IntArray, Floa
 def sum_groups(matches: Matches) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
     """Sum what the pairs of each group and bucket have.
 
-    Returns the groups, the nine totals of :func:`~kanon_db.query.formulas.summed`, and the extreme
-    values.
+    Returns the groups, the nine totals of :func:`.tallies.summed`, and the extreme values.
     """
     # A bound of a bucket's sum is what each record can add at most, or what each value can; the
     # tighter one is taken.

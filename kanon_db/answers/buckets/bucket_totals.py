@@ -19,12 +19,13 @@ from kanon_db.publications.buckets.tallies import (
     Margins,
     SumsByGroup,
     Tally,
+    Weighed,
+    weigh_draws,
     weigh_groups,
     weigh_slots,
 )
 from kanon_db.publications.codes import Chunk
 from kanon_db.query.expressions import Expression
-from kanon_db.query.formulas import Weighed, weigh_draws
 from kanon_db.query.layout import Side
 
 

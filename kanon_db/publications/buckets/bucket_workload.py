@@ -32,6 +32,7 @@ from kanon_db.publications.buckets.learned_weights import (
 )
 from kanon_db.publications.buckets.tallies import (
     DependenceEffect,
+    MatchedPairs,
     count_draws,
     judge_pairs,
     sum_slots,
@@ -44,7 +45,6 @@ from kanon_db.publications.codes import (
     chunks_of_buckets,
     code_type,
 )
-from kanon_db.query.formulas import MatchedPairs
 from kanon_db.query.layout import BucketTables
 
 _AT_ONCE: Final = 64

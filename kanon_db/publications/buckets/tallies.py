@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any, Final, NamedTuple, Self
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
 from kanon_db.publications.codes import Sizes
-from kanon_db.query.formulas import Estimated, MatchedPairs, Weighed
+from kanon_db.query.formulas import Estimated, limit_average, rounding
 from kanon_db.query.layout import Side
 
 _MOST_DENSE: Final = 1 << 18
@@ -23,6 +23,100 @@ _FEW_KEPT: Final = 1 << 16
 
 _MOST_COMPARED: Final = 128
 """Slots of a bucket that are sorted by comparing them with each other, all buckets at once."""
+
+
+class MatchedPairs(NamedTuple):
+    """What a random matching gives."""
+
+    estimate: float
+    # Of a count or a sum; of an average, of the sum of its `number` differences from it
+    variance: float
+    lower_bound: float
+    upper_bound: float
+    number: float = 1.0
+
+
+# Estimates, errors and bounds over buckets.
+#
+# A bucket has ``size`` records, of which ``q`` match on the quasi-identifiers, and ``s`` of its
+# sensitive values match. Which record has which value is hidden: every matching of them is as
+# likely as the others.
+#
+# **Source:** [GB] section 3.2 for the estimate; docs/understand/estimation.md for the rest.
+
+
+class Weighed(NamedTuple):
+    """What the matching records, or values, of each bucket of one size weigh."""
+
+    # (n_buckets,): their number, and the sums of their values, squares, positive and negative parts
+    n: FloatArray
+    x: FloatArray
+    squares: FloatArray
+    positive: FloatArray
+    negative: FloatArray
+    least: FloatArray  # (n_buckets,): their extreme values; infinite where there is none
+    most: FloatArray
+
+
+def limit_sums(
+    weighed: Weighed, drawn: tuple[Any, Any], least: Callable[..., Any], most: Callable[..., Any]
+) -> tuple[Any, Any]:
+    """Bound the sum of those values that are drawn, between so many: numbers, or statements.
+
+    `least`, `most`: return the least, and the greatest, of two.
+    """
+    (fewest, many), x = drawn, weighed.x
+    left = weighed.n - fewest, weighed.n - many
+    low, high = weighed.least, weighed.most
+    lowest = least(fewest * low, many * low)
+    highest = most(fewest * high, many * high)
+    at_least = least(x - left[0] * high, x - left[1] * high)
+    at_most = most(x - left[0] * low, x - left[1] * low)
+    return (
+        most(most(weighed.negative, lowest), at_least),
+        least(least(weighed.positive, highest), at_most),
+    )
+
+
+def weigh_draws(
+    size: int | IntArray, weighed: Weighed, matches: AnyIntArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return what a sum, or an average, takes of buckets in which records and values meet.
+
+    Of q values, s matches in each bucket: totals (9, n_buckets), and (n_buckets,) least and most.
+    """
+    # In a bucket, s of size records are drawn at random; for the q values of x, the expected sum is
+    # t = s sum(x) / size, their expected number c = q s / size, with the variances and the
+    # covariance of drawing without replacement. Between lo = max(q + s - size, 0) and hi = min(q,
+    # s) of the q are drawn; each bound of the sum is the extreme that so many can reach.
+    q, x, low, high = weighed.n, weighed.x, weighed.least, weighed.most
+    s = matches.astype(np.float64)
+    lo, hi = np.maximum(q + s - size, 0), np.minimum(q, s)
+    rest = (s - s * s / size) / np.maximum(size - 1, 1)
+    lower, upper = limit_sums(weighed, (lo, hi), np.minimum, np.maximum)
+    variances = ((weighed.squares - x * x / size) * rest, (q - q * q / size) * rest)
+    covariance = (x - x * q / size) * rest
+    parts = (x * s / size, q * s / size, *variances, covariance, lower, upper, lo, hi)
+    return np.stack(parts), low, high
+
+
+def summed(
+    totals: Sequence[float], extremes: tuple[float, float], *, is_average: bool
+) -> MatchedPairs | None:
+    """Return a sum, or an average, from totals; None where there is nothing to sum."""
+    # `totals` are t and c, their variances tt and cc, their covariance tc, and the bounds of both:
+    # t_low, t_high, c_low, c_high. `extremes` are the least and the greatest value.
+    t, c, tt, cc, tc, t_low, t_high, c_low, c_high = totals
+    least, most = extremes
+    if c == 0:
+        return None
+    lost = rounding(c_high, max(abs(least), abs(most)), t_low, t_high)
+    t_low, t_high = t_low - lost, t_high + lost
+    if not is_average:
+        return MatchedPairs(t, tt, t_low, t_high)
+    mean = t / c
+    low, high = limit_average((t_low, t_high), (c_low, c_high), extremes)
+    return MatchedPairs(mean, tt - 2 * mean * tc + mean * mean * cc, low, high, c)
 
 
 class PairsOfGroups(NamedTuple):

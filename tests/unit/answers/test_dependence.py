@@ -9,11 +9,11 @@ from kanon_db.algorithms.ground.arrays import FloatArray
 from kanon_db.publications.buckets.tallies import (
     DependenceEffect,
     DependenceEffects,
+    MatchedPairs,
     PairSums,
     SideSums,
     judge_pairs,
 )
-from kanon_db.query.formulas import MatchedPairs
 
 SIZE = 3
 STRENGTH = 0.15

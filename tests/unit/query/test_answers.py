@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanon_db.answers.estimates import order_warning
+from kanon_db.answers.estimates import in_order, order_warning, within_limit
 from kanon_db.query._bind import Scope
 from kanon_db.query.check import check
 from kanon_db.query.expressions import INTEGER, Column, Order, Query, RelationText
@@ -19,8 +19,6 @@ from kanon_db.query.formulas import (
     NOTHING,
     Estimated,
     Group,
-    in_order,
-    within_limit,
 )
 from kanon_db.query.parse import parse_query
 

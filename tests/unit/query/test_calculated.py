@@ -7,10 +7,10 @@ from statistics import pstdev, pvariance, stdev, variance
 
 import pytest
 
-from kanon_db.answers.calculations import with_calculated
+from kanon_db.answers.estimates import in_order
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query import expressions as ex
-from kanon_db.query.formulas import NOTHING, Estimated, Group, in_order
+from kanon_db.query.formulas import NOTHING, Estimated, Group, with_calculated
 from tests.unit.query.test_check import query
 
 PART = "COUNT(*) FILTER (WHERE age > 1)"

@@ -19,12 +19,16 @@ from kanon_db.publications.buckets.tallies import (
     GroupCounts,
     Margin,
     Margins,
+    MatchedPairs,
     SumsByGroup,
     Tally,
+    Weighed,
     count_draws,
     judge_pairs,
     sort_slots,
     sum_slots,
+    summed,
+    weigh_draws,
     weigh_groups,
     weigh_slots,
 )
@@ -43,12 +47,6 @@ from kanon_db.query.expressions import (
     Or,
     TruthTest,
     by_attribute,
-)
-from kanon_db.query.formulas import (
-    MatchedPairs,
-    Weighed,
-    summed,
-    weigh_draws,
 )
 from kanon_db.transfer.tries import FALSE, TRUE
 from tests.expected_counts import of_buckets

@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from kanon_db.answers.calculations import aggregate_groups, split_key
+from kanon_db.answers._group_aggregates import aggregate_groups, split_key
 from kanon_db.query._bind import Scope
 from kanon_db.query.check import check
 from kanon_db.query.expressions import INTEGER, Column, Query, RelationText
