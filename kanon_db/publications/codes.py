@@ -33,6 +33,7 @@ from kanon_db.algorithms.ground.arrays import (
     FloatArray,
     IntArray,
     WordArray,
+    distinct,
     hash_numbers,
 )
 from kanon_db.catalog.names import free_column_name
@@ -791,7 +792,7 @@ class SideCheck:
                     f" AS hashes FROM {codes.of_column(name)} AS v",
                 )
                 hashes = np.frombuffer(row["hashes"], dtype=">u8").astype(np.uint64)
-                if np.unique(hashes).size == hashes.size:
+                if distinct(hashes).size == hashes.size:
                     stored[name] = hashes
                     continue
             equals = self._types[name].operator(session, "=")

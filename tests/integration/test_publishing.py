@@ -69,10 +69,11 @@ def test_joins_have_the_same_memory_on_every_server(parties: Parties) -> None:
 
 IMPORTED = """DO LANGUAGE plpython3u $$
 import sys
-late = {"numba", "llvmlite", "numba.cpython.numbers", "numba.np.arrayobj"}
+late = {"numba", "llvmlite", "numba.cpython.numbers", "numba.np.arrayobj",
+        "numpy.ma", "subprocess"}
 plpy.info(", ".join(sorted(late & {*sys.modules})))
 $$"""
-COMPILED = "llvmlite, numba"  # that load what was compiled before, without what compiles
+COMPILED = "llvmlite, numba, numpy.ma"  # that load what was compiled, without what compiles
 
 
 @pytest.mark.slow("publishes in two sessions each, of which the first one may compile")

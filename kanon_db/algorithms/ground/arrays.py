@@ -276,28 +276,28 @@ def _deal(
         nexts[group] += 1
 
 
-def distinct(keys: IntArray) -> IntArray:
+def distinct(keys: npt.NDArray[_Integer]) -> npt.NDArray[_Integer]:
     """Return the distinct keys, ascending.
 
     Parameters
     ----------
-    keys : ndarray of int64, shape (n,)
+    keys : ndarray of integers, shape (n,)
 
     Returns
     -------
-    ndarray of int64, shape (n_distinct,)
+    ndarray of the same type, shape (n_distinct,)
 
     Notes
     -----
     It returns what :func:`numpy.unique` does, which hashes and takes ten times as long for a
-    million keys.
+    million keys, and first loads numpy's masked arrays, for 7 ms.
 
     Examples
     --------
     >>> distinct(np.array([3, 1, 3]))
     array([1, 3])
     """
-    ordered: IntArray = np.sort(keys)
+    ordered = np.sort(keys)
     is_new = np.ones(ordered.size, dtype=np.bool_)
     is_new[1:] = ordered[1:] != ordered[:-1]
     return ordered[is_new]

@@ -13,28 +13,24 @@ ends with the one that started it.
 Another solver of PuLP's, if one is named, runs in a process of its own, too, and in a folder of its
 own, where it may write files. Both go with the process that started it.
 
-Both packages are imported where a program is solved: most publications need none.
+Both packages, and what starts a process, are imported where a program is solved: most publications
+need none.
 """
 
 from __future__ import annotations
 
-import inspect
 import io
 import json
 import os
 import select
-import shutil
 import signal
 import struct
-import subprocess
 import sys
 import threading
 import time
 from contextlib import suppress
 from itertools import chain
 from math import inf
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
@@ -228,6 +224,8 @@ _LATE: Final = 0.5
 
 def _solve_by_named(name: str, problem: pulp.LpProblem, pulse: Pulse) -> Solution:
     """Have a solver of PuLP's solve a model, in a folder that nobody else reads and that goes."""
+    from tempfile import TemporaryDirectory
+
     import pulp
 
     check_solver(name)
@@ -286,6 +284,8 @@ class ChildProcess:
     """A process that is asked one thing, and ends with the block; OSError if none can start."""
 
     def __init__(self, question: bytes, *how: str) -> None:
+        import subprocess
+
         self.answer = bytearray()
         self._process = subprocess.Popen(  # noqa: S603  # our own module
             [_interpreter(), "-P", "-m", "kanon_db.algorithms.ground.solver", *how],
@@ -354,6 +354,8 @@ class SolverProcess(ChildProcess):
 
 def _interpreter() -> str:
     """Find the interpreter, which is not the program that runs where a server embeds it."""
+    from pathlib import Path
+
     name = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for path in (Path(sys.executable or "none"), Path(sys.base_exec_prefix, "bin", name)):
         if path.name.startswith("python") and os.access(path, os.X_OK):
@@ -415,6 +417,9 @@ def _read_question() -> bytes:
 
 def _serve_named() -> None:
     """Have a named solver solve the model that comes in, and write what it has found."""
+    import inspect
+    import shutil
+
     import pulp
 
     question = json.loads(_read_question())

@@ -22,6 +22,7 @@ from kanon_db.algorithms.ground.arrays import (
     FloatArray,
     IntArray,
     WordArray,
+    distinct,
     hash_numbers,
     sort_keys,
 )
@@ -187,7 +188,7 @@ class _Hashing:
         )
         found = np.frombuffer(row["hashes"], dtype=">u8").astype(np.uint64)
         shown = found[: tables.columns[name].n_shown]
-        return found if np.unique(shown).size == shown.size else None
+        return found if distinct(shown).size == shown.size else None
 
     def _hash(self, name: str, alias: str) -> str:
         """Write the hash of a cell."""
@@ -478,7 +479,7 @@ def _count_differences(session: Session, tables: CodeTables, rows: NumberedRows)
     of_columns = zip((*rows.cells, *rows.others), (*rows.of_classes, *rows.of_rows), strict=True)
     for name, own in of_columns:
         if name not in rows.ends:
-            differing += np.unique(own).size != tables.columns[name].n_values
+            differing += distinct(own).size != tables.columns[name].n_values
     chunks = list(rows.chunks())
     if [chunk for chunk, _ in chunks] != list(tables.chunks):
         return differing + 1

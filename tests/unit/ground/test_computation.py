@@ -282,7 +282,7 @@ def test_a_solver_that_does_not_look_at_the_clock_is_killed(
         started.append(start(*arguments, **named))
         return started[-1]
 
-    monkeypatch.setattr(solver.subprocess, "Popen", watched)
+    monkeypatch.setattr(subprocess, "Popen", watched)
     answer = solve(hard_model().load_solver(gap=0.0), Pulse(0.2))
     assert (answer.values, answer.lower_bound, answer.is_infeasible) == (None, -np.inf, False)
     assert [process.returncode for process in started] == [-signal.SIGKILL]
