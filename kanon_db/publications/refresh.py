@@ -430,9 +430,10 @@ def refresh(
         For everything that publishing refuses, unless more people can mend it.
     """
     started, name = time.perf_counter(), publication
-    old = find_publication(session, name)
     with refusal_of_owner(name):
+        # Waits for whoever replaces it; reading it first would lock out them, who wait for readers.
         state = run_errand(session, "batches", name=name)
+    old = find_publication(session, name)
     if state is None or not state["is_own"]:
         raise PermissionDeniedError(
             "only the role that published a publication can refresh it",

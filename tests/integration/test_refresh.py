@@ -227,6 +227,24 @@ def test_two_refreshes_wait_for_each_other(
     assert value(parties.analyst, "SELECT sum(weight) FROM published.grows") == pytest.approx(160)
 
 
+@pytest.mark.slow("two refreshes at the same time")
+def test_two_refreshes_that_begin_together(
+    parties: Parties, connect_as: Callable[[str, str], psycopg.Connection[Any]]
+) -> None:
+    """Neither reads first what the other drops: both would wait, and one of them fail."""
+    source = Source(parties, 80, entity=None, arrival=True)
+    source.publish("buckets")
+    source.add(80, 1)
+    with (
+        connect_as(parties.dsn, parties.publisher.info.user) as other,
+        ThreadPoolExecutor() as pool,
+    ):
+        both = [Functions(one) for one in (parties.publisher, other)]
+        other.autocommit = True
+        refreshed = [pool.submit(each.call, "refresh", "grows") for each in both]
+        assert sorted(one.result()["added"] for one in refreshed) == [0, 80]
+
+
 @pytest.mark.long
 def test_the_command(parties: Parties) -> None:
     source = Source(parties, 80, entity=None, arrival=True)
