@@ -41,12 +41,13 @@ import gc
 import os
 import pwd
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from _pytest.doctest import DoctestModule
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
@@ -122,8 +123,20 @@ FIRST = (
 longest modules, since one at the end would leave the other workers idle."""
 
 
+class _Examples:
+    """Looks for examples only in modules that have some, which imports no others."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(self, file_path: Path) -> Generator[None, list[Any], list[Any]]:
+        found = yield
+        if file_path.suffix == ".py" and ">>>" not in file_path.read_text(encoding="utf-8"):
+            return [one for one in found if not isinstance(one, DoctestModule)]
+        return found
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Before any worker starts, make room for compiled code that every process can use."""
+    config.pluginmanager.register(_Examples())  # hooks of this module see only what is below tests
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(PACKAGE, quiet=1)
         accounts = map(_host.find_account, ("postgres", _host.OWN_ACCOUNT))
@@ -179,12 +192,11 @@ def _hand_compiled_code_to(account: pwd.struct_passwd | None) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests of `FIRST` first, in its order."""
-    items.sort(
-        key=lambda item: next(
-            (place for place, start in enumerate(FIRST) if item.nodeid.startswith(start)),
-            len(FIRST),
-        )
-    )
+    items.sort(key=lambda item: _place(item.nodeid))
+
+
+def _place(name: str) -> int:
+    return next((i for i, start in enumerate(FIRST) if name.startswith(start)), len(FIRST))
 
 
 def _execute(dsn: str, statement: sql.Composed) -> None:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-
-from benchmarks.model_attacks import (
-    ATTACK,
-    attacked,
-    with_noise,
-)
 
 pytestmark = pytest.mark.long
 
 
 def test_carlini_and_wagner_find_the_nearest_example(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a linear model it is known: the distance to the plane between two classes."""
+    from benchmarks.model_attacks import ATTACK, attacked
+
     monkeypatch.setitem(ATTACK, "binary_search_steps", 3)
     monkeypatch.setitem(ATTACK, "steps", 30)
     monkeypatch.setitem(ATTACK, "initial_const", 0.1)
@@ -35,6 +29,11 @@ def test_carlini_and_wagner_find_the_nearest_example(monkeypatch: pytest.MonkeyP
 
 
 def test_noise_is_fresh_and_averages() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    from benchmarks.model_attacks import with_noise
+
     model = with_noise(jax.jit(lambda x: x), 0.3, draws=20)
     zeros = jnp.zeros((5, 4, 4, 1))
     first, second = np.asarray(model(zeros)), np.asarray(model(zeros))

@@ -8,7 +8,6 @@ from math import inf, log, log1p
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from scipy.optimize import minimize_scalar
 
 from kanon_db.errors import InvalidParameterError, ServerError
 from kanon_db.models._votes import epsilon_after, votes_within
@@ -22,6 +21,8 @@ def closed_form(votes: int, delta: float, noise: int) -> float:
 
     The conversion is that of Canonne, Kamath and Steinke (2020), Proposition 12.
     """
+    from scipy.optimize import minimize_scalar
+
     rho = votes / noise**2
 
     def epsilon(of_order: float) -> float:

@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.datasets import load_digits
 
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.errors import InfeasibleError, InvalidParameterError, ServerError
-from kanon_db.models._descent import forward
 from kanon_db.models._network import Float32Array, TrainingSettings, logits, network_for
 from kanon_db.models._training import TEMPERATURES, parts_of, train
 from kanon_db.models._votes import noisy_inputs, vote
@@ -26,6 +24,8 @@ FEW = TrainingSettings(steps=20, batch=16)
 
 @pytest.fixture(scope="module")
 def digits() -> tuple[Float32Array, IntArray]:
+    from sklearn.datasets import load_digits
+
     found = load_digits()
     order = np.random.default_rng(0).permutation(len(found.target))
     return (found.images[order] / 16).astype(np.float32)[..., None], found.target[order]
@@ -40,6 +40,8 @@ def rows(n: int = 120) -> tuple[Float32Array, IntArray]:
 @pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[1], SHAPES[3]], ids=str)
 def test_numpy_answers_as_jax(shape: tuple[int, ...]) -> None:
     import jax.numpy as jnp
+
+    from kanon_db.models._descent import forward
 
     member = member_of(network_for(shape, 4))
     inputs = np.random.default_rng(1).normal(size=(6, *shape)).astype(np.float32)
@@ -85,6 +87,8 @@ def test_momentum_descent_is_that_of_the_thesis() -> None:
     """Each step goes on with 0.9 of the last one, and against the gradient at a rate of 0.01."""
     import jax
     import jax.numpy as jnp
+
+    from kanon_db.models._descent import forward
 
     x, y = rows(64)
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.stats import chisquare, kstest, laplace
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.errors import InvalidParameterError
@@ -60,6 +59,8 @@ def test_one_member_changes_counts_by_one_vote(labels: IntArray, data: st.DataOb
     "variance", [Fraction(1, 3), Fraction(1), Fraction(49), Fraction(10001, 7)]
 )
 def test_discrete_gaussian(variance: Fraction) -> None:
+    from scipy.stats import chisquare
+
     n = 20_000
     drawn = discrete_gaussian(variance, n, SecureRandom())
     reach = int(3 * float(variance) ** 0.5) + 1
@@ -81,6 +82,8 @@ def test_discrete_gaussian(variance: Fraction) -> None:
 
 def test_noisy_votes_are_decided_by_noisy_counts() -> None:
     """With two members of two classes, the winner's probability is that of the noise."""
+    from scipy.stats import chisquare
+
     n, sigma = 20_000, 2
     found = noisy_vote(np.zeros((2, n), np.int64), 2, sigma)
     values = np.arange(-60, 61)
@@ -110,6 +113,8 @@ def test_noise_is_a_whole_number(sigma: int) -> None:
 
 
 def test_it_is_laplace_noise() -> None:
+    from scipy.stats import kstest, laplace
+
     drawn = noisy_inputs(np.zeros(200_000, np.float32), 0.5)
     assert kstest(drawn.astype(np.float64), laplace(scale=0.5).cdf).pvalue > RARELY
 
