@@ -6,6 +6,7 @@ SET search_path = pg_catalog, pg_temp
 SET datestyle = 'ISO, YMD'
 SET extra_float_digits = '1'
 SET quote_all_identifiers = off
+SET jit = off
 SET row_security = on
 AS $python$
 # environment

@@ -27,6 +27,7 @@ SETTINGS: Final = {
     "datestyle": "ISO, YMD",  # date constants must not depend on the caller's settings
     "extra_float_digits": "1",  # the texts of different floating-point numbers differ
     "quote_all_identifiers": "off",  # format_type() would quote, and types are known by its names
+    "jit": "off",  # compiling what reads the catalog takes far longer than running it
     "row_security": "on",  # if off, our own tables refuse everybody who may not bypass it
 }
 """Settings for every statement. The functions in `sql/` have the same ones as SET clauses."""

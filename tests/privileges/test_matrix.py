@@ -8,6 +8,8 @@ import pytest
 
 from kanon_db.operations import operations
 from kanon_db.query import ranges
+from kanon_db.session import SETTINGS
+from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import (
     Functions,
     Parties,
@@ -278,6 +280,26 @@ def test_roles_have_no_power(parties: Parties) -> None:
         " ORDER BY 1",
     )
     assert rows == [(name, False) for name in ("kanon_analyst", "kanon_publisher", "kanon_user")]
+
+
+def test_settings_are_the_same_inside_and_outside(parties: Parties) -> None:
+    """Also where the server compiles statements: ours are not."""
+    session, settings = PsycopgSession(parties.admin), SETTINGS | {"jit": "off"}
+    fetch(parties.admin, "SET jit = on")
+    with session.transaction():
+        for name, setting in settings.items():
+            assert value(parties.admin, "SELECT current_setting($1)", name) == setting
+    fetch(parties.admin, "RESET jit")
+    functions = fetch(
+        parties.admin,
+        "SELECT p.proname, array_agg(lower(split_part(setting, '=', 1)) || '='"
+        "  || split_part(setting, '=', 2))"
+        " FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang, unnest(p.proconfig) setting"
+        " WHERE p.pronamespace = 'kanon'::regnamespace AND l.lanname = 'plpython3u' GROUP BY 1",
+    )
+    assert functions
+    for name, configured in functions:
+        assert dict(one.split("=") for one in configured) == settings, name
 
 
 @pytest.mark.pitfall(2, 15)
