@@ -688,7 +688,7 @@ class _RowStatement:
         if left_out:
             number = nodes.number(str(left_out))
             mean = exp.Paren(this=nodes.divide(nodes.column("m"), nodes.column("records")))
-            variance = nodes.greatest(mean * exp.Paren(this=1 - mean), nodes.ZERO)
+            variance = self._vary(mean, nodes.ZERO, nodes.number("1"))
             estimate = estimate + number * mean
             squares = squares + number * variance
             common = common + number * exp.Sqrt(this=variance)

@@ -7,12 +7,15 @@ of [GB] 3.2 gives when PostgreSQL itself counts each bucket's records and values
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kanon_db
+from kanon_db.answers.rewrite import _RowStatement
 from tests.expected_counts import are_drawn, of_buckets, strength_of
 from tests.integration.parties import (
     WAYS,
@@ -272,6 +275,20 @@ def test_a_statement_tells_only_null_apart_where_values_have_no_equality(parties
     for condition in ("told IS NULL", "told IS NOT NULL OR sex = 'a'"):
         query = f"SELECT COUNT(*) FROM told WHERE age < 3 AND ({condition})"
         assert compared(parties.analyst, query) == "equal"
+
+
+def test_statements_take_what_shares_are_rounded_by_for_no_error(parties: Parties) -> None:
+    """Of records that are left out nothing is known, if all others are certain."""
+    pieces = SimpleNamespace(blocks=[()], least_unknown=0.0)
+    layout = SimpleNamespace(left_out=6)
+    own: Any = SimpleNamespace(pieces=pieces, layout=layout, _vary=_RowStatement._vary)
+    statement = _RowStatement._estimates(own).sql(dialect="postgres")
+    certain = "0 AS squares, 0 AS together, 0 AS deviations_1, 0 AS away_1"
+    bounds = "10 AS surely, 10 AS possibly"
+    for m in ("10::float8", "10 - 1.8e-15::float8"):
+        totals = f"SELECT {m} AS m, 10 AS records, {certain}, {bounds}"
+        found = fetch(parties.analyst, f"WITH totals AS ({totals}) {statement}")
+        assert [float(x) for x in found[0]] == pytest.approx([16, 3, 10, 16])
 
 
 QUERY = (
