@@ -201,12 +201,24 @@ def _best_cut(codes: CodeArray, n_codes: IntArray, least: int) -> tuple[int, int
     first = np.append(0, np.cumsum(n_codes))  # where the codes of each attribute begin
     totals, squares, lower, shared = np.zeros((4, first[-1]), dtype=np.int64)
     combined = np.zeros(n, dtype=np.int64)
-    _count_codes(codes, n_codes, first, totals, combined)
     table, order = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int64)
-    _square_lower(codes, n_codes, first, totals, table, order, lower, squares)
     best = np.full(2, -1, dtype=np.int64)
-    _weigh_cuts(codes, n_codes, first, least, totals, combined, squares, shared, best)
+    _find_cut(
+        codes, n_codes, first, least, totals, combined, table, order, lower, squares, shared, best
+    )
     return int(best[0]), int(best[1])
+
+
+@innermost
+def _find_cut(
+    codes: CodeArray, n_codes: IntArray, first: IntArray, least: int, totals: IntArray,
+    combined: IntArray, table: CodeArray, order: IntArray, lower: IntArray, squares: IntArray,
+    shared: IntArray, best: IntArray,
+) -> None:  # fmt: skip
+    """Count, square and weigh, in one piece: a new process loads each for some milliseconds."""
+    _count_codes(codes, n_codes, first, totals, combined)
+    _square_lower(codes, n_codes, first, totals, table, order, lower, squares)
+    _weigh_cuts(codes, n_codes, first, least, totals, combined, squares, shared, best)
 
 
 @innermost
