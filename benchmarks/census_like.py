@@ -1,4 +1,4 @@
-"""Counts shaped like [GB]'s CENSUS tables: Occupation (OCC) and Education (EDU)."""
+"""Counts shaped like [GB]'s CENSUS tables, by Occupation (OCC)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,6 @@ OCC_SHARES = np.concatenate(
     [[0.075], 0.925 * 0.93 ** np.arange(49) / (0.93 ** np.arange(49)).sum()]
 )
 """50 values, the most frequent 7.5% of the records, the others in geometric progression."""
-
-EDU_SHARES = (
-    np.array([273, 180, 130, 100, 80, 60, 47, 37, 30, 24, 17, 12, 7, 3], dtype=np.float64) / 1000
-)
-"""14 values, the most frequent 27.3% of the records."""
 
 
 def counts_of(shares: FloatArray, n_records: int) -> IntArray:
