@@ -88,7 +88,7 @@ def export(
     # Rows are sorted by their own columns, so that their order tells nothing that they do not.
     # Memory is bounded, however many there are.
     started = time.perf_counter()
-    path = path.resolve()
+    path = Path(os.path.realpath(path))
     chosen = _format_of(path, file_format)
     is_parquet = chosen == "parquet"
     _require_place(path, replace=replace)
@@ -164,9 +164,10 @@ def _require_place(path: Path, *, replace: bool) -> None:
     """Refuse a file that cannot be there, before anything is read."""
     if not path.parent.is_dir():
         raise NotFoundError("there is no such folder for the file", hint="make it, or name another")
-    if path.exists() and not path.is_file():
+    if path.is_symlink() or (path.exists() and not path.is_file()):
         raise InvalidParameterError(
-            "what has the file's name is a folder or a device", hint="name another file"
+            "what has the file's name is a folder, a device, or a link that ends nowhere",
+            hint="name another file",
         )
     if path.exists() and not replace:
         raise DuplicateError(

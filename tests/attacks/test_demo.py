@@ -94,3 +94,9 @@ def test_saving_replaces_no_file(tmp_path: Path) -> None:
     assert refused.returncode == 1
     assert "the file exists" in refused.stderr
     assert file.read_text() == "precious"
+
+
+def test_saving_where_nothing_can_be_written(tmp_path: Path) -> None:
+    refused = kanon("demo", "--save", tmp_path / "nowhere" / "fair.csv")
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("error: the file cannot be written")

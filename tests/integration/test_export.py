@@ -173,6 +173,12 @@ def test_only_who_may_read_it(ill: Parties, tmp_path: Path) -> None:
 def test_refusals(ill: Parties, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("kept")
+    loop = tmp_path / "loop.csv"
+    loop.symlink_to(loop)
+    for given in ({}, {"replace": True}):
+        with pytest.raises(InvalidParameterError, match="ends nowhere"):
+            exported(ill, "ill", loop, **given)
+    loop.unlink()
     with pytest.raises(DuplicateError, match="exists already"):
         exported(ill, "ill", path)
     assert path.read_text() == "kept"

@@ -343,7 +343,10 @@ def demo(
             raise DuplicateError(
                 "the file exists", detail=str(save), hint="move it away, or give another name"
             )
-        columns = write_fair(save)
+        try:
+            columns = write_fair(save)
+        except OSError as error:
+            raise ServerError("the file cannot be written", detail=str(error.strerror)) from None
         console.print_outcome(f"Wrote {save}.", {"columns": columns}, as_json=as_json)
         return
 
