@@ -201,14 +201,14 @@ def _distinct(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Es
     n_unlisted = None
     if _is_listed(opened, operand):
         n_unlisted = _count_unlisted(opened, operand)
-        key = _value_key(opened.query, operand)
+        key, names = _value_key(opened.query, operand), {own.name for own in opened.query.keys}
         of_values = replace(
             opened, query=_counting(opened.query, aggregate, key),
             limits=opened.limits._replace(lists_values=True),
         )  # fmt: skip
         for group in ask(of_values):
             if json.loads(group.key)[key.name] is not None:
-                values[common_spelling(group.key, key.name)].append(group.estimates[0])
+                values[common_spelling(group.key, names)].append(group.estimates[0])
     n_apart = _apart(opened, aggregate, operand)
     estimates = {}
     for group_key in {*totals, *values}:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,8 @@ from kanon_db.query.formulas import (
     calculate,
     map_answers,
     may_be_null,
+    split_key,
+    write_key,
 )
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def aggregate_groups(
     outer = query.asked
     names = {key.expression: key.name for key in query.keys}
     places = [[key.expression for key in query.keys].index(key.expression) for key in outer.keys]
+    keys = [key.name for key in outer.keys]
     members: defaultdict[str, list[_KnownGroup]] = defaultdict(list)
     ranks: dict[str, tuple[int, ...]] = {} if outer.keys else {"{}": ()}
     for number, group in enumerate(groups):
@@ -66,8 +68,7 @@ def aggregate_groups(
         known = _find_group(group, query, is_shown=rule is not None)
         if known is None:
             continue
-        values = ((json.dumps(own.name), known.key[names[own.expression]]) for own in outer.keys)
-        key = f"{{{', '.join(f'{name}: {value}' for name, value in values)}}}"
+        key = write_key(keys, (known.key[names[own.expression]] for own in outer.keys))
         ranks[key] = tuple(group.ranks[place] for place in places)
         members[key].append(known)
     aggregates = [measure.aggregate for measure in outer.measures]
@@ -107,18 +108,6 @@ def _choose_group(known: _KnownGroup, condition: ex.Expression | None) -> _Known
     is_sure = known.is_sure and not (truth.may_be_false or truth.may_be_unknown)
     likelihood = known.likelihood if truth.estimate else 0.0
     return known._replace(is_sure=is_sure, likelihood=likelihood)
-
-
-def split_key(key: str) -> dict[str, str]:
-    """Split a group's key into its values as JSON, with all digits."""
-    decoder, values, at = json.JSONDecoder(), dict[str, str](), 1
-    while key[at] != "}":
-        name, at = decoder.raw_decode(key, at)
-        begin = at + 1 + (key[at + 1] == " ")
-        _, at = decoder.raw_decode(key, begin)
-        values[name] = key[begin:at]
-        at += len(key[at:]) - len(key[at:].lstrip(", "))
-    return values
 
 
 def _aggregate(

@@ -42,9 +42,11 @@ from kanon_db.query.formulas import (
     COMPARISONS,
     Estimated,
     Group,
-    common_key,
+    common_spelling,
     in_doubles,
+    split_key,
     with_calculated,
+    write_key,
 )
 from kanon_db.query.layout import BucketLayout, CellLayout, parts_of
 from kanon_db.session.protocol import Session
@@ -405,8 +407,6 @@ def _open(session: Session, query: str, *given: Any) -> OpenQuery:
 
 def list_rows(opened: OpenQuery) -> list[tuple[Expression | None, ...]]:
     """Answer a question with constants, as it lists them; None for NULL."""
-    from kanon_db.answers._group_aggregates import split_key
-
     names = [item.alias or "" for item in opened.text.items]
     groups = answered(opened)
     if len(groups) * len(names) > _MOST_LISTED:
@@ -484,8 +484,8 @@ def _answer_outer(opened: OpenQuery) -> list[Group]:
 
 def _with_values(group: Group, values: Mapping[str, object]) -> Group:
     """Put more values behind those of a group's key, whose numbers keep all their digits."""
-    comma = "" if group.key == "{}" or not values else ", "
-    return group._replace(key=f"{group.key[:-1]}{comma}{json.dumps(dict(values))[1:]}")
+    written = split_key(group.key) | {name: json.dumps(value) for name, value in values.items()}
+    return group._replace(key=write_key(written, written.values()))
 
 
 def _answer_groups(opened: OpenQuery) -> list[Group]:
@@ -624,8 +624,7 @@ def _totals(opened: OpenQuery) -> dict[WindowTotal, dict[str, Estimated]]:
         keys = tuple(key for key in opened.query.keys if key.expression in total.by)
         query = Query(where, keys, (Measure("", total.aggregate),), listed=(0,))
         groups = answered(replace(opened, query=query))
-        names = [key.name for key in keys]
-        estimates[total] = {common_key(group.key, names): group.estimates[0] for group in groups}
+        estimates[total] = {common_spelling(group.key): group.estimates[0] for group in groups}
     return estimates
 
 

@@ -23,7 +23,6 @@ from kanon_db.answers.rows.coded_rows import (
     TypeCounter,
     from_types,
     is_wide,
-    key_of_values,
 )
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.answers.value_ranks import ExactValues
@@ -44,6 +43,7 @@ from kanon_db.query.formulas import (
     empty,
     limit_average,
     rounding,
+    write_key,
 )
 from kanon_db.query.layout import CellLayout
 from kanon_db.query.sql import Request
@@ -366,7 +366,7 @@ def count_types(opened: OpenQuery, request: Request, layout: CellLayout) -> Answ
         room = opened.limits.text
         for number, estimated in totals.answers(again()).items():
             ranks, values = counter.values(number)
-            key = key_of_values(names, values)
+            key = write_key(names, values)
             room -= len(key.encode())
             if room < 0:
                 raise opened.limits.too_many()
@@ -393,7 +393,7 @@ def order_types(opened: OpenQuery, request: Request, layout: CellLayout) -> Answ
         answers: Answers = {} if names else {"{}": ((), empty(measure))}
         for group, answer in values.aggregates(measure, has_nan=types.read.has_nan):
             ranks, texts = counter.values(group)
-            answers[key_of_values(names, texts)] = ranks, answer
+            answers[write_key(names, texts)] = ranks, answer
         return answers
 
     return from_types(opened, request, layout, answer, lists_values=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import field, replace
@@ -154,10 +153,6 @@ def describe_estimator(layout: BucketLayout | CellLayout) -> str:
     return "how likely each value of a bucket is for each record, as learned from QIT and SAT"
 
 
-GroupValues: TypeAlias = tuple[tuple[int, str, int], ...]
-"""Of the keys that make a group: the number of the key, its value as JSON, and its rank."""
-
-
 @dataclass(frozen=True)
 class OpenQuery:
     """A query that can be answered, with its publication and lookup tables."""
@@ -241,12 +236,6 @@ class OpenQuery:
     def changed(self) -> VerificationError:
         """Make the error for relations that are not those that were published."""
         return changed(self.publication)
-
-    def key(self, values: GroupValues) -> str:
-        """Write a group's key, a JSON object."""
-        names = (json.dumps(self.query.keys[i].name, ensure_ascii=False) for i, _, _ in values)
-        named = zip(names, values, strict=True)
-        return f"{{{', '.join(f'{name}: {text}' for name, (_, text, _) in named)}}}"
 
     def frugal(self) -> AbstractContextManager[None]:
         """Keep what the statements of the block need within the limits."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import operator as operators
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import InitVar, field, replace
 from functools import partial
 from itertools import chain
@@ -98,6 +98,41 @@ class Group(NamedTuple):
     ranks: tuple[int, ...]  # Places of the values in their order; those of NULL come last
     estimates: tuple[Estimated, ...]  # One for each measure of the query
     hidden: frozenset[int] = frozenset()  # Places of those that a rule of figures does not show
+
+
+def write_key(names: Iterable[str], values: Iterable[str]) -> str:
+    """Write a group's key from its values as JSON, by the lengths of names, as a jsonb."""
+    by_name = dict(zip(names, values, strict=True))
+    ordered = sorted(by_name, key=lambda name: (len(name.encode()), name.encode()))
+    written = (f"{json.dumps(name, ensure_ascii=False)}: {by_name[name]}" for name in ordered)
+    return f"{{{', '.join(written)}}}"
+
+
+def split_key(key: str) -> dict[str, str]:
+    """Split a group's key into its values as JSON, with all digits."""
+    decoder, values, at = json.JSONDecoder(), dict[str, str](), 1
+    while key[at] != "}":
+        name, at = decoder.raw_decode(key, at)
+        begin = at + 1 + (key[at + 1] == " ")
+        _, at = decoder.raw_decode(key, begin)
+        values[name] = key[begin:at]
+        at += len(key[at:]) - len(key[at:].lstrip(", "))
+    return values
+
+
+def common_spelling(key: str, names: Collection[str] | None = None) -> str:
+    """Write a group's key, or what some names have in it, in one spelling: 1.0 and 1.00 are equal.
+
+    Groups of several questions that are alike in these names have it in common.
+    """
+
+    def plain(number: str) -> str:
+        return number if "e" in number.lower() else number.rstrip("0").rstrip(".")
+
+    values: dict[str, Any] = json.loads(key, parse_float=plain, parse_int=str)
+    return json.dumps(
+        sorted((name, value) for name, value in values.items() if names is None or name in names)
+    )
 
 
 def empty(aggregate: ex.Aggregate) -> Estimated:
@@ -486,19 +521,6 @@ STATISTICS: Final[Mapping[str, StatisticRule]] = {
 """The aggregates that follow from sums, by PostgreSQL's names."""
 
 
-def common_spelling(group_key: str, without: str | None = None) -> str:
-    """Return a group's key, a JSON object, in one spelling: equal numbers may be 1.0 and 1.00.
-
-    A key without one of its names tells the groups that are alike in all others.
-    """
-
-    def plain(number: str) -> str:
-        return number if "e" in number.lower() else number.rstrip("0").rstrip(".")
-
-    values: dict[str, Any] = json.loads(group_key, parse_float=plain, parse_int=str)
-    return json.dumps(sorted((name, value) for name, value in values.items() if name != without))
-
-
 def with_calculated(
     groups: Sequence[Group],
     query: Query,
@@ -508,7 +530,7 @@ def with_calculated(
 ) -> list[Group]:
     """Append what the query calculates from its aggregates to each group's estimates.
 
-    `totals` are those of groups, by what these have in common (`common_key`).
+    `totals` are those of groups, by what these have in common (`common_spelling`).
     """
     # `exact` are the groups before a rule of figures, from which a deviation is calculated. Nothing
     # is calculated from what the rule does not show.
@@ -523,7 +545,7 @@ def with_calculated(
         known = map_answers(query, group)
         for total, found_totals in (totals or {}).items():
             names = [key.name for key in query.keys if key.expression in total.by]
-            known[total] = found_totals.get(common_key(group.key, names), NOTHING)
+            known[total] = found_totals.get(common_spelling(group.key, names), NOTHING)
         few = {query.measures[place].aggregate for place in group.hidden}
         if exact is not None:
             own = map_answers(query, exact[number])
@@ -540,12 +562,6 @@ def map_answers(query: Query, group: Group) -> dict[ex.Expression, Estimated]:
     """Return a group's estimates by the aggregates that they answer."""
     aggregates = (measure.aggregate for measure in query.measures)
     return dict(zip(aggregates, group.estimates, strict=False))
-
-
-def common_key(key: str, names: Sequence[str]) -> str:
-    """Write the values that a group's key has under some names."""
-    values = json.loads(key, parse_float=str, parse_int=str)
-    return json.dumps([values[name] for name in names])
 
 
 def calculate(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray
-from kanon_db.answers.scope import GroupValues, OpenQuery
+from kanon_db.answers.scope import OpenQuery
 from kanon_db.errors import ServerError, UnsupportedQueryError
 from kanon_db.publications.rows.cell_columns import Flags
 from kanon_db.query import expressions as ex
@@ -67,10 +67,6 @@ class SparkQuery(OpenQuery):
         """Count nothing: the files would be read once more."""
         return 0
 
-    def key(self, values: GroupValues) -> str:
-        """Write a group's key as PostgreSQL does."""
-        return group_key(super().key(values))
-
     @contextmanager
     def _own_words(self) -> Iterator[None]:
         """Say in our own words why a statement of the query failed.
@@ -102,23 +98,9 @@ _FAILED: Final = ("FAILED_READ_FILE", "INTERNAL_ERROR", "CONNECT", "JOB_CANCELLE
 """Conditions of Spark that say nothing about the query."""
 
 
-def group_key(text: str) -> str:
-    """Write a group's key as jsonb does."""
-    key = json.loads(text, parse_float=Decimal, parse_int=Decimal)
-    items = sorted(key.items(), key=lambda item: (len(item[0].encode()), item[0].encode()))
-    return (
-        "{" + ", ".join(f"{json_value(name)}: {json_value(value)}" for name, value in items) + "}"
-    )
-
-
 def value_of_key(text: str) -> str:
     """Write the only value of a group's key, as jsonb does."""
     (value,) = json.loads(text, parse_float=Decimal, parse_int=Decimal).values()
-    return json_value(value)
-
-
-def json_value(value: Any) -> str:
-    """Write a value of a group's key as jsonb does."""
     return f"{value:f}" if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
 
 

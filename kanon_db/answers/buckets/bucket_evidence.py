@@ -64,6 +64,7 @@ from kanon_db.query.formulas import (
     all_but,
     common_spelling,
     empty,
+    write_key,
 )
 from kanon_db.query.layout import UNTOLD_STRENGTH, BucketLayout, parts_of
 from kanon_db.transfer.tries import (
@@ -166,8 +167,9 @@ class BucketEvidence:
 
     def key(self, ranks: tuple[int, ...]) -> str:
         """Write a group's key."""
+        names = (key.name for key in self._opened.query.keys)
         texts = (key.texts[rank] for key, rank in zip(self._keys, ranks, strict=True))
-        return self._opened.key(tuple((i, text, ranks[i] + 1) for i, text in enumerate(texts)))
+        return write_key(names, texts)
 
     def find_most(self, plans: Sequence[Plan]) -> list[list[MostOfValues] | None]:
         """Find where more than half of the values weigh together; None without weights."""

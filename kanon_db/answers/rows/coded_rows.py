@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,7 +34,7 @@ from kanon_db.publications.rows.cell_columns import (
     Truths,
 )
 from kanon_db.query import expressions as ex
-from kanon_db.query.formulas import not_finite
+from kanon_db.query.formulas import not_finite, write_key
 from kanon_db.query.layout import CellDescription, CellLayout
 from kanon_db.query.sql import EVERYBODY, Request
 
@@ -725,7 +724,7 @@ class CellSums:
                     sums.add(counted.of(counted.possibly), codes[place])
                     opened.session.heartbeat()
             met, group, cell, of_each = sums.read()
-            keys = [key_of_values(names, counter.values(number)[1]) for number in met.tolist()]
+            keys = [write_key(names, counter.values(number)[1]) for number in met.tolist()]
             yield cls(keys, group, cell, *of_each)
             if sums.end is None:
                 return
@@ -784,11 +783,3 @@ class _SumsOfGroups:
             n_kept = int(np.searchsorted(number, self.end * self._n_cells))
             number, parts = number[:n_kept].copy(), parts[:, :n_kept].copy()
         self._parts, self._n_added, self._n_summed = [(number, parts)], 0, number.size
-
-
-def key_of_values(names: Sequence[str], values: Sequence[str]) -> str:
-    """Write an object as the server writes a jsonb: by the lengths of names, and their bytes."""
-    by_name = dict(zip(names, values, strict=True))
-    ordered = sorted(by_name, key=lambda name: (len(name.encode()), name.encode()))
-    written = (f"{json.dumps(name, ensure_ascii=False)}: {by_name[name]}" for name in ordered)
-    return f"{{{', '.join(written)}}}"

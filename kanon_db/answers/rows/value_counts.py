@@ -23,7 +23,6 @@ from kanon_db.answers.rows.coded_rows import (
     CellSums,
     TypeCounter,
     from_types,
-    key_of_values,
     refusing,
 )
 from kanon_db.answers.scope import OpenQuery
@@ -31,7 +30,7 @@ from kanon_db.dataclasses import dataclass
 from kanon_db.publications.rows.cell_columns import Cells, Truths
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Measure, Query
-from kanon_db.query.formulas import Estimated, common_spelling
+from kanon_db.query.formulas import Estimated, common_spelling, write_key
 from kanon_db.query.layout import CellLayout, condition_on, parts_of
 from kanon_db.query.sql import Request
 
@@ -315,7 +314,7 @@ def _spread(
     of_cells = np.bincount(of_value, w, n_cells).astype(np.float64)
     cell = np.argsort(group, kind="stable")  # they were met chunk by chunk
     sums = CellSums(
-        [key_of_values(names, counter.values(number)[1]) for number in met.tolist()],
+        [write_key(names, counter.values(number)[1]) for number in met.tolist()],
         group[cell], cell, of_cells[cell], of_cells[cell],
         (records_of * surely)[cell], records_of[cell],
         np.array([unknown[at] for at in cell.tolist()]),

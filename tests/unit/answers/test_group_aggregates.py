@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from kanon_db.answers._group_aggregates import aggregate_groups, split_key
+from kanon_db.answers._group_aggregates import aggregate_groups
 from kanon_db.query._bind import Scope
 from kanon_db.query.check import check
 from kanon_db.query.expressions import INTEGER, Column, Query, RelationText
@@ -81,8 +81,3 @@ def test_missing_groups_leave_bounds_open() -> None:
     (answer,) = aggregate_groups([group], query, n_missing=7)
     ends = [(one.lower_bound, one.upper_bound) for one in answer.estimates]
     assert ends == [(1, 8), (None, None), (3, None), (None, 3)]
-
-
-def test_keys_keep_their_digits() -> None:
-    key = '{"a": 1.50, "b": "x, \\"y\\": 2}", "c": null}'
-    assert split_key(key) == {"a": "1.50", "b": '"x, \\"y\\": 2}"', "c": "null"}

@@ -19,6 +19,9 @@ from kanon_db.query.formulas import (
     NOTHING,
     Estimated,
     Group,
+    common_spelling,
+    split_key,
+    write_key,
 )
 from kanon_db.query.parse import parse_query
 
@@ -168,3 +171,17 @@ def test_the_range_comes_after_what_there_was() -> None:
     names = ["estimate", "std_error", "lower_bound", "upper_bound", "likely_low", "likely_high"]
     assert [one.name for one in fields(Estimated)] == names
     assert astuple(Estimated(5.0, 1.0, 4, 20)) == (5.0, 1.0, 4, 20, 4.0, 5.0 + LIKELY)
+
+
+def test_keys_keep_their_digits() -> None:
+    values = {"a": "1.50", "b": '"x, \\"y\\": 2}"', "\u00e9": "null", "long": "[1]"}
+    key = write_key(values, values.values())
+    assert key == '{"a": 1.50, "b": "x, \\"y\\": 2}", "\u00e9": null, "long": [1]}'
+    assert split_key(key) == values
+    assert write_key(reversed(values), reversed(values.values())) == key
+
+
+def test_equal_numbers_have_one_spelling() -> None:
+    one, other = '{"a": 1.50, "b": 20}', '{"b": 20, "a": 1.5}'
+    assert common_spelling(one) == common_spelling(other) != common_spelling('{"a": 1.5, "b": 2}')
+    assert common_spelling('{"a": 1.0, "b": 2}', ["a"]) == common_spelling('{"a": 1}')
