@@ -2,7 +2,7 @@
 
 `scope` looks up what a query's names mean, `plan` divides what is asked by sides, and `estimates`
 answers it: from the codes of `buckets`, or of the cells of `rows`; `tries` asks the server what
-holds for distinct values. `_distribution` answers MIN, MAX, percentiles and DISTINCT, and `rewrite`
+holds for distinct values. `measures` answers MIN, MAX, percentiles and DISTINCT, and `rewrite`
 writes an answer as one statement.
 
 The operations that answer queries are declared here, apart from all others, which an analyst's

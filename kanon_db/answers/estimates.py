@@ -454,8 +454,8 @@ def answered(opened: OpenQuery) -> list[Group]:
     """Return the groups after HAVING, ORDER BY and LIMIT."""
     outer = opened.query.asked
     query = outer if opened.figures is None else few_last(outer)
-    answer = _answer_groups if outer is opened.query else _answer_outer
-    groups = _answer_sets(opened) if query.sets else answer(opened)
+    ask = _answer_groups if outer is opened.query else _answer_outer
+    groups = _answer_sets(opened) if query.sets else ask(opened)
     groups = in_order(groups, query, opened.session.heartbeat)
     if warning := order_warning(groups, query, opened.session.heartbeat):
         opened.session.tell(warning)
@@ -528,7 +528,7 @@ def _each_aggregate(opened: OpenQuery) -> list[Group]:
     if opened.figures is not None:
         opened = replace(opened, query=with_people(opened.query))
     aggregates = [measure.aggregate for measure in opened.query.measures]
-    return in_doubles(before_having(opened), aggregates)
+    return in_doubles(_before_having(opened), aggregates)
 
 
 def missing_groups(opened: OpenQuery) -> list[str]:
@@ -623,12 +623,12 @@ def _totals(opened: OpenQuery) -> dict[WindowTotal, dict[str, Estimated]]:
         where = opened.query.where if total.is_filtered else None
         keys = tuple(key for key in opened.query.keys if key.expression in total.by)
         query = Query(where, keys, (Measure("", total.aggregate),), listed=(0,))
-        groups = answered(replace(opened, query=query))
+        groups = _answer_groups(replace(opened, query=query))
         estimates[total] = {common_spelling(group.key): group.estimates[0] for group in groups}
     return estimates
 
 
-def before_having(opened: OpenQuery) -> list[Group]:
+def _before_having(opened: OpenQuery) -> list[Group]:
     """Return all groups."""
     measures = opened.query.measures
     is_one = len(measures) == 1 and measures[0].aggregate.function not in DERIVED
@@ -639,7 +639,7 @@ def before_having(opened: OpenQuery) -> list[Group]:
     from kanon_db.answers.measures import each_measure
 
     with opened.frugal():
-        return each_measure(opened, before_having)
+        return each_measure(opened)
 
 
 def rewrite_count(

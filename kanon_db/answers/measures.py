@@ -1,422 +1,54 @@
-"""Answers the aggregates of a query one at a time."""
+"""Answers the aggregates of a query, one at a time.
+
+MIN, MAX, percentiles and COUNT(DISTINCT ...) follow from several counts, unless they are exact.
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.answers._distribution import derive_answers, is_derived
-from kanon_db.answers.buckets.bucket_evidence import answer_in_buckets
-from kanon_db.answers.likelihoods import (
-    MOST_GROUPED,
-    WHOLE,
-    error_of_sum,
-    find_grouped_ranges,
-)
-from kanon_db.answers.rows.cell_evidence import Effect, KnownTypes, is_unknown
-from kanon_db.answers.rows.coded_rows import (
-    CountedRows,
-    GroupMoments,
-    TypeCounter,
-    from_types,
-    is_wide,
-)
+from kanon_db.answers.buckets.bucket_evidence import answer_in_buckets, rank_in_buckets
+from kanon_db.answers.likelihoods import MOST_GROUPED, find_grouped_ranges
+from kanon_db.answers.rows.cell_evidence import KnownTypes
+from kanon_db.answers.rows.coded_rows import CellSums, from_all_types, from_types, is_wide
+from kanon_db.answers.rows.type_totals import Answers, count_types, order_types
+from kanon_db.answers.rows.value_counts import ValueCounts
 from kanon_db.answers.scope import OpenQuery
-from kanon_db.answers.value_ranks import ExactValues
-from kanon_db.dataclasses import dataclass
-from kanon_db.publications.buckets.tallies import SumsByGroup
+from kanon_db.answers.value_ranks import Gaps, Quantile, find_quantile
 from kanon_db.query.expressions import (
     DERIVED,
     Aggregate,
+    Column,
+    Expression,
+    Key,
+    Measure,
     Query,
+    attributes,
+    columns,
     refusal,
 )
-from kanon_db.query.formulas import (
-    CANCELLED,
-    NOTHING,
-    Estimated,
-    Group,
-    common_spelling,
-    empty,
-    limit_average,
-    rounding,
-    write_key,
-)
-from kanon_db.query.layout import CellLayout
+from kanon_db.query.formulas import NOTHING, Estimated, Group, common_spelling, empty
+from kanon_db.query.layout import BucketLayout, CellLayout, condition_on
 from kanon_db.query.sql import Request
 
-# From the likelihoods of types of records to the answer for each group.
-#
-# Which errors of records add up is said in `kanon_db.answers.likelihoods`, and what each column
-# decides in `kanon_db.answers.rows.cell_evidence`.
 
-
-@dataclass(frozen=True, eq=False)
-class _GroupSums:
-    """Sums over the types of each group; arrays of shape (n_groups,)."""
-
-    m: FloatArray  # The expected number of records, and the expected sums of x and its square
-    mx: FloatArray
-    mxx: FloatArray
-    squares: FloatArray  # What standard errors follow from
-    together: FloatArray
-    sure: FloatArray  # Records that surely, and possibly, count
-    possible: FloatArray
-    low: FloatArray  # The bounds of the sum
-    high: FloatArray
-
-    @classmethod
-    def empty(cls, n_groups: int) -> _GroupSums:
-        return cls(*(np.zeros(n_groups) for _ in cls.__match_args__))
-
-    def all(self) -> Iterator[FloatArray]:
-        return (getattr(self, name) for name in self.__match_args__)
-
-
-@dataclass(frozen=True, eq=False)
-class _Doubts:
-    """What the error of an answer follows from: a row for each type and group.
-
-    The attributes are those of :class:`CountedRows`, and of its moments; without groups, `group` is
-    None.
-    """
-
-    group: IntArray | None
-    n: FloatArray
-    m: FloatArray
-    effects: list[Effect]
-    x: FloatArray | None
-    xx: FloatArray | None
-
-    @classmethod
-    def of(cls, counted: CountedRows, n_groups: int) -> _Doubts:
-        group, x = None if n_groups == 1 else counted.group, counted.moments
-        own = (None, None) if x is None else (x.x, x.xx)
-        return cls(group, counted.n, counted.m, counted.effects, *own)
-
-    @property
-    def n_bytes(self) -> int:
-        """What it takes."""
-        return self.n.nbytes * (5 + sum(len(own.away) + len(own.variances) for own in self.effects))
-
-
-class Totals:
-    """Adds up all types of records in each group.
-
-    Parameters
-    ----------
-    types : KnownTypes
-    left_out : int
-        Records without a row, of which nothing is known.
-    room : int
-        How many bytes may be kept until the averages are known.
-    is_average : bool
-    """
-
-    def __init__(
-        self,
-        types: KnownTypes,
-        left_out: int,
-        room: int,
-        *,
-        is_average: bool,
-    ) -> None:
-        pieces = types.pieces
-        self._is_unknown = is_unknown(types.read, pieces.marked)
-        self._has_keys, self._is_summed = bool(pieces.keys), pieces.summed is not None
-        self._is_sure = pieces.unit.condition is None and not pieces.keys
-        self._dependent, self._n_blocks = pieces.least_unknown, len(pieces.blocks)
-        self._left_out, self._is_average = left_out, is_average
-        self._n_groups, self._n = 0, 0.0
-        self._sums = _GroupSums.empty(0)
-        # (n_blocks, n_groups): how far shares may be off, and are from even ones
-        self._deviations, self._away = np.zeros((2, self._n_blocks, 0))
-        self._is_seen, self._is_possible, self._is_wild = np.zeros((3, 0), dtype=np.bool_)
-        self._least, self._most = np.zeros((2, 0))
-        self._kept: list[_Doubts] | None = []
-        self._room = room
-
-    def grow(self, n_groups: int) -> None:
-        """Make room for so many groups."""
-        more = n_groups - self._n_groups
-        if more <= 0:
-            return
-        self._n_groups = n_groups
-        self._sums = _GroupSums(*(np.append(own, np.zeros(more)) for own in self._sums.all()))
-        self._deviations, self._away = (
-            np.pad(own, ((0, 0), (0, more))) for own in (self._deviations, self._away)
-        )
-        self._is_seen, self._is_possible, self._is_wild = (
-            np.append(own, np.zeros(more, dtype=np.bool_))
-            for own in (self._is_seen, self._is_possible, self._is_wild)
-        )
-        self._least = np.append(self._least, np.full(more, np.inf))
-        self._most = np.append(self._most, np.full(more, -np.inf))
-
-    def add_records(self, number: float) -> None:
-        """Say how many records some types have, whether they count or not."""
-        self._n += number
-
-    def add(self, counted: CountedRows) -> None:
-        """Add the records of some types."""
-        self._is_seen[counted.group] = True
-        self._is_possible[counted.group[counted.possibly]] = True
-        c = self._choose(counted)
-        self._sum("m", c.group, c.n * c.m)
-        self._sum("sure", c.group, c.n * c.surely)
-        self._sum("possible", c.group, c.n * c.possibly)
-        doubts = _Doubts.of(c, self._n_groups)
-        if self._is_average:
-            self._keep(doubts)
-        else:
-            self._add_errors(doubts, np.zeros(self._n_groups))
-        if c.moments is not None:
-            self._add_moments(c, c.moments)
-
-    @property
-    def n_answers(self) -> int:
-        """How many groups may have records."""
-        # What is left out may be in each group that was seen.
-        own = self._is_seen if self._left_out else self._is_possible
-        return int(own.sum())
-
-    def answers(self, again: Iterable[CountedRows] = ()) -> dict[int, Estimated]:
-        """Answer for each group that may have records, by its number.
-
-        `again`: all that was added, once more; it is read if there was no room to keep it.
-        """
-        s = self._sums
-        average = np.divide(s.mx, s.m, out=np.zeros(self._n_groups), where=s.m > 0)
-        if self._is_average:
-            kept: Iterable[_Doubts] | None = self._kept
-            if kept is None:
-                kept = (_Doubts.of(self._choose(one), self._n_groups) for one in again)
-            for doubts in kept:
-                self._add_errors(doubts, average)
-        if self._left_out:
-            self._add_left_out(average)
-        groups = np.flatnonzero(self._is_possible).tolist() if self._has_keys else [0]
-        answer = self._sum_of if self._is_summed else self._count_of
-        return {group: answer(group, float(average[group])) for group in groups}
-
-    def _choose(self, counted: CountedRows) -> CountedRows:
-        """Leave out what cannot count, unless others may be like it."""
-        return counted if self._left_out else counted.of(counted.possibly)
-
-    def _keep(self, doubts: _Doubts) -> None:
-        """Keep what the errors of an average follow from, while there is room."""
-        self._room -= doubts.n_bytes
-        if self._room < 0:
-            self._kept = None
-        elif self._kept is not None:
-            self._kept.append(doubts)
-
-    def _sum(self, name: str, group: IntArray | None, values: FloatArray) -> None:
-        self._add_to(getattr(self._sums, name), group, values)
-
-    def _add_to(self, own: FloatArray, group: IntArray | None, values: FloatArray) -> None:
-        if group is None or self._n_groups == 1:
-            own += values.sum()
-        else:
-            own += np.bincount(group, values, self._n_groups)
-
-    def _add_moments(self, c: CountedRows, x: GroupMoments) -> None:
-        self._sum("mx", c.group, c.n * x.x)
-        self._sum("mxx", c.group, c.n * x.xx)
-        is_there = np.isfinite(x.least)
-        least, most = np.where(is_there, x.least, 0.0), np.where(is_there, x.most, 0.0)
-        self._sum("low", c.group, c.n * np.where(c.surely, least, np.minimum(least, 0)))
-        self._sum("high", c.group, c.n * np.where(c.surely, most, np.maximum(most, 0)))
-        np.minimum.at(self._least, c.group, x.least)
-        np.maximum.at(self._most, c.group, x.most)
-        self._is_wild[c.group[x.is_wild]] = True
-
-    def _add_errors(self, d: _Doubts, average: FloatArray, dependent: float | None = None) -> None:
-        """Add what the standard errors of sums of x - a, or of counts, follow from.
-
-        `dependent`: which part of the deviations of records goes together in any case.
-        """
-        # Of 1, sums of shares are off by what is rounded, which is no error.
-        variance, a = np.where(d.m > WHOLE, 0, d.m * (1 - d.m)), None
-        if d.x is not None and d.xx is not None:
-            a = average[0] if d.group is None else average[d.group]
-            with np.errstate(over="ignore", invalid="ignore"):
-                variance = d.xx - 2 * a * d.x + a * a * d.m - (d.x - a * d.m) ** 2
-            # Of numbers whose squares are beyond double precision, only the bounds are known.
-            is_known = np.isfinite(variance) & np.isfinite(d.xx)
-            variance = np.where(variance > CANCELLED * d.xx, variance, 0)
-            variance = np.where(is_known, variance, np.inf)
-        variance = np.maximum(variance, 0)
-        self._sum("squares", d.group, d.n * variance)
-        least = self._dependent if dependent is None else dependent
-        if least:
-            self._sum("together", d.group, d.n * least * np.sqrt(variance))
-        for number, effect in enumerate(d.effects):
-            self._add_to(self._deviations[number], d.group, d.n * effect.deviation(a))
-            self._add_to(self._away[number], d.group, d.n * effect.from_even(a))
-
-    def _add_left_out(self, average: FloatArray) -> None:
-        """Add the records that are left out, in each group: as likely as all others together."""
-        s, groups = self._sums, np.flatnonzero(self._is_seen)
-        n, share = groups.size, 1 / self._n
-        moments = None
-        if self._is_summed:
-            moments = GroupMoments(
-                s.mx[groups] * share, s.mxx[groups] * share,
-                self._least[groups], self._most[groups], np.ones(n, dtype=np.bool_),
-            )  # fmt: skip
-        rows = CountedRows(
-            groups, groups, np.full(n, float(self._left_out)), np.ones(n), s.m[groups] * share,
-            [], np.full(n, self._is_sure), np.ones(n, dtype=np.bool_), moments,
-        )  # fmt: skip
-        self._is_possible[groups] = True
-        self._sum("m", groups, rows.n * rows.m)
-        self._sum("sure", groups, rows.n * rows.surely)
-        self._sum("possible", groups, rows.n)
-        doubts = _Doubts.of(rows, self._n_groups)
-        average = average if self._is_average else np.zeros(self._n_groups)
-        self._add_errors(doubts, average, dependent=1.0)
-        if moments is not None:
-            self._add_moments(rows, moments)
-
-    def _error(self, group: int, widest: float) -> float:
-        """Return the standard error of a sum, at most `widest`."""
-        return error_of_sum(
-            float(self._sums.squares[group]),
-            math.hypot(self._sums.together[group], *self._deviations[:, group]),
-            math.hypot(*self._away[:, group]),
-            widest,
-        )
-
-    def _count_of(self, group: int, _average: float) -> Estimated:
-        s = self._sums
-        sure, possible = round(float(s.sure[group])), round(float(s.possible[group]))
-        error = self._error(group, (possible - sure) / 2)
-        return Estimated(float(s.m[group]), error, sure, possible)
-
-    def _sum_of(self, group: int, average: float) -> Estimated:
-        s = self._sums
-        if not self._is_possible[group]:
-            return NOTHING
-        c = float(s.m[group])
-        estimate: float | None = float(s.mx[group])
-        low, high = float(s.low[group]), float(s.high[group])
-        least, most = float(self._least[group]), float(self._most[group])
-        lost = rounding(float(s.possible[group]), max(abs(least), abs(most)), low, high)
-        added, rounded = (low, high), (low - lost, high + lost)
-        if self._is_average:
-            # Bounds are known also where no record is expected, though some may count.
-            estimate = average if c > 0 else None
-            number = float(s.sure[group]), float(s.possible[group])
-            added, rounded = (
-                limit_average(total, number, (least, most)) for total in (added, rounded)
-            )
-        low, high = rounded
-        # What rounding alone may change is no error.
-        widest = (added[1] - added[0]) / 2 * (c if self._is_average else 1)
-        is_wild = bool(self._is_wild[group])
-        error = None
-        if not self._is_unknown and (c > 0 or not self._is_average):
-            error = self._error(group, math.inf if is_wild else widest)
-            error /= c if self._is_average else 1
-        if is_wild:
-            return Estimated(estimate, None if error == math.inf else error, None, None)
-        if error is not None:
-            error = max(min(error, (high - low) / 2), 0)
-        return Estimated(estimate, error, low, high)
-
-
-Answers = dict[str, tuple[tuple[int, ...], Estimated]]
-"""The places of each group's values in their order, and its answer, by its key."""
-
-
-def count_types(opened: OpenQuery, request: Request, layout: CellLayout) -> Answers:
-    """Answer one aggregate from the types of records."""
-    # Raises UnsupportedQueryError where a key is a column of continuous ranges; where there are too
-    # many groups, or too much to be listed or tried.
-    refuse_continuous_groups(opened.query, layout)
-    is_average = request.aggregate.function == "avg"
-    most = opened.limits.n_answers if request.most is None else request.most - 1
-    names = [key.name for key in opened.query.keys]
-
-    def answered(types: KnownTypes) -> Answers:
-        counter = TypeCounter(types, opened.session.heartbeat, lists_all=bool(layout.left_out))
-        totals = Totals(types, layout.left_out, opened.limits.kept, is_average=is_average)
-        # One group alone is counted without numbers of groups.
-        totals.grow(counter.n_groups if counter.has_few_groups else 2)
-        for codes, n in types.all():
-            totals.add_records(float(n.sum()))
-            for counted in counter.counted(codes, n):
-                totals.grow(counter.n_groups)
-                totals.add(counted)
-                opened.session.heartbeat()
-                if names and totals.n_answers > most:
-                    raise opened.limits.too_many()
-
-        def again() -> Iterator[CountedRows]:
-            for codes, n in types.all():
-                for counted in counter.counted(codes, n):
-                    opened.session.heartbeat()
-                    yield counted
-
-        answers: Answers = {}
-        room = opened.limits.text
-        for number, estimated in totals.answers(again()).items():
-            ranks, values = counter.values(number)
-            key = write_key(names, values)
-            room -= len(key.encode())
-            if room < 0:
-                raise opened.limits.too_many()
-            answers[key] = ranks, estimated
-        return answers
-
-    return from_types(opened, request, layout, answered)
-
-
-def order_types(opened: OpenQuery, request: Request, layout: CellLayout) -> Answers:
-    """Answer an aggregate that follows from the values that types of records have for certain."""
-    names, measure = [key.name for key in opened.query.keys], request.aggregate
-
-    def answer(types: KnownTypes) -> Answers:
-        counter = TypeCounter(types, opened.session.heartbeat)
-        values = ExactValues(counter.distinct_numbers, SumsByGroup(1))
-        for codes, n in types.all():
-            for chunk in counter.spread(codes, n):
-                rank = np.searchsorted(values.values, chunk.x)
-                values.add(chunk.group[chunk.pair], rank, chunk.expected)
-                opened.session.heartbeat()
-            if values.n_bytes > opened.limits.kept:
-                raise opened.too_much()
-        answers: Answers = {} if names else {"{}": ((), empty(measure))}
-        for group, answer in values.aggregates(measure, has_nan=types.read.has_nan):
-            ranks, texts = counter.values(group)
-            answers[write_key(names, texts)] = ranks, answer
-        return answers
-
-    return from_types(opened, request, layout, answer, lists_values=True)
-
-
-def refuse_continuous_groups(query: Query, layout: CellLayout) -> None:
-    """Refuse to group by a column of continuous ranges, whose values cannot be listed.
-
-    Raises UnsupportedQueryError.
-    """
-    for cell in find_grouped_ranges(query, layout):
+def _refuse_groups(opened: OpenQuery, layout: CellLayout) -> None:
+    """Refuse to group by ranges whose values cannot be listed, or are too many for it."""
+    for cell in find_grouped_ranges(opened.query, layout):
         if not cell.is_discrete:
             raise refusal(
                 "GROUP BY does not accept a column of continuous ranges",
                 hint="write COUNT(*) FILTER (WHERE x >= 10 AND x < 20) for each interval",
                 detail=f'column "{cell.column.name}"',
             )
-
-
-def refuse_wide_groups(opened: OpenQuery, layout: CellLayout) -> None:
-    """Refuse to group by ranges with too many values to list all of them."""
-    for cell in find_grouped_ranges(opened.query, layout):
-        if cell.is_discrete and is_wide(opened, layout, cell):
+        if is_wide(opened, layout, cell):
             raise refusal(
                 "GROUP BY accepts neither ranges without an end, such as (,) of numbers and NULL,"
                 f" nor of more than {MOST_GROUPED:,} values",
@@ -426,14 +58,11 @@ def refuse_wide_groups(opened: OpenQuery, layout: CellLayout) -> None:
             )
 
 
-def each_measure(opened: OpenQuery, answered: Callable[[OpenQuery], list[Group]]) -> list[Group]:
-    """Answer each measure, and collect the answers for each group.
-
-    `answered`: answers the counts that an aggregate follows from, likewise.
-    """
+def each_measure(opened: OpenQuery) -> list[Group]:
+    """Answer each measure, and collect the answers for each group."""
     query = opened.query
     if isinstance(opened.layout, CellLayout):
-        refuse_wide_groups(opened, opened.layout)
+        _refuse_groups(opened, opened.layout)
     aggregates = [measure.aggregate for measure in query.measures]
     everybody = Aggregate("count", None)
     # A group whose values are all NULL has no sum, but it is still a group.
@@ -442,7 +71,7 @@ def each_measure(opened: OpenQuery, answered: Callable[[OpenQuery], list[Group]]
     )
     n_asked = len(aggregates_counted) + len(query.formulas)
 
-    plain = [one for one in dict.fromkeys(aggregates_counted) if not is_derived(opened, one)]
+    plain = [one for one in dict.fromkeys(aggregates_counted) if not _is_derived(opened, one)]
     answers = _answer_plain(opened, plain, n_asked)
     listed: Answers = answers[everybody] if query.keys else {"{}": ((), NOTHING)}
 
@@ -450,7 +79,7 @@ def each_measure(opened: OpenQuery, answered: Callable[[OpenQuery], list[Group]]
         if aggregate in answers:
             own = answers[aggregate]
             return _as_listed(own, listed) if query.keys else own
-        of = derive_answers(opened, aggregate, answered)
+        of = _derive_answers(opened, aggregate)
         return {key: ((), of[common_spelling(key)]) for key in listed if common_spelling(key) in of}
 
     of_all = [(empty(aggregate), rows(aggregate)) for aggregate in aggregates]
@@ -489,3 +118,243 @@ def _answer_plain(
         for place, one in enumerate(aggregates):
             answers[one] = {group.key: (group.ranks, group.estimates[place]) for group in groups}
     return answers
+
+
+_NONE: Final = Estimated(0.0, 0.0, 0, 0)
+
+
+def _is_derived(opened: OpenQuery, aggregate: Aggregate) -> bool:
+    """Whether an aggregate follows from several counts."""
+    return aggregate.function in DERIVED and opened.plan(aggregate).shape != "exact"
+
+
+def _derive_answers(opened: OpenQuery, aggregate: Aggregate) -> dict[str, Estimated]:
+    """Answer such an aggregate for each group, by its :func:`.common_spelling`."""
+    if aggregate.share is None:
+        return _distinct(opened, aggregate)
+    if _is_one_of_each_group(opened.query, aggregate):
+        constant = replace(aggregate, function="avg", share=None)
+        query = opened.query._replace(measures=(Measure("", constant),))
+        return _answer_by_key(opened, query)
+    quantile, answers = Quantile.of(aggregate), dict[str, Estimated]()
+    if isinstance(opened.layout, BucketLayout):
+        ranked = rank_in_buckets(opened, aggregate)
+        for key in ranked.keys:
+            opened.session.heartbeat()
+            pair = ranked.group(key)
+            total = pair.count(ranked.places.size)
+            answers[key] = find_quantile(pair, total, quantile, "empty")
+        return answers
+    totals = _answer_by_key(opened, _counting(opened.query, aggregate))
+    gaps = _gaps(opened.layout, aggregate)
+    for counts in ValueCounts.blocks(opened, aggregate):
+        for key in counts.keys & totals.keys():
+            opened.session.heartbeat()
+            answers[key] = find_quantile(counts.group(key), totals[key], quantile, gaps)
+        nobody = counts.group("")
+    for key in totals.keys() - answers.keys():  # all of whose records may be left out
+        answers[key] = find_quantile(nobody, totals[key], quantile, gaps)
+    return answers
+
+
+def _answer_one(opened: OpenQuery, query: Query) -> list[Group]:
+    """Answer a query of one aggregate that follows from no others."""
+    opened, aggregate = replace(opened, query=query), query.measures[0].aggregate
+    is_in_buckets = isinstance(opened.layout, BucketLayout)
+    return answer_in_buckets(opened, [aggregate]) if is_in_buckets else each_measure(opened)
+
+
+def _answer_by_key(opened: OpenQuery, query: Query) -> dict[str, Estimated]:
+    """Answer such a query by the common spelling of each group's key."""
+    groups = _answer_one(opened, query)
+    return {common_spelling(group.key): group.estimates[0] for group in groups}
+
+
+def _gaps(layout: CellLayout, aggregate: Aggregate) -> Gaps:
+    """Say which values may lie between the neighbouring ends of cells."""
+    cells = [layout.cells[name] for name in attributes(aggregate.operand)]
+    if not any(cell.kind == "range" for cell in cells):
+        return "empty"
+    is_whole = aggregate.type is not None and aggregate.type.category == "integer"
+    return "whole" if is_whole else "real"
+
+
+def _is_one_of_each_group(query: Query, aggregate: Aggregate) -> bool:
+    """Whether all records of a group have the same value: all percentiles, and the average."""
+    keys = {key.expression for key in query.keys}
+    names = {key.name for key in keys if isinstance(key, Column) and key.lookup is None}
+    operand = aggregate.operand
+    return (
+        operand is not None
+        and attributes(operand) <= names
+        and all(column.lookup is None for column in columns(operand))
+    )
+
+
+def _counting(query: Query, aggregate: Aggregate, *more: Key) -> Query:
+    """Count the records that an aggregate reads, in the query's groups and others."""
+    return Query(
+        condition_on(query, aggregate), (*query.keys, *more),
+        (Measure("", Aggregate("count", aggregate.operand)),), listed=(0,),
+    )  # fmt: skip
+
+
+def _value_key(query: Query, operand: Expression) -> Key:
+    name = "value"
+    while any(key.name == name for key in query.keys):
+        name += "_"
+    return Key(name, operand)
+
+
+def _distinct(opened: OpenQuery, aggregate: Aggregate) -> dict[str, Estimated]:
+    """Count the values of each group from how many records have each of them."""
+    operand = aggregate.operand
+    if operand is None:
+        raise TypeError("COUNT(DISTINCT ...) counts the values of something")
+    totals = _answer_by_key(opened, _counting(opened.query, aggregate))
+    values: defaultdict[str, list[Estimated]] = defaultdict(list)
+    n_unlisted = None
+    if _is_listed(opened, operand):
+        n_unlisted = _count_unlisted(opened, operand)
+        key, names = _value_key(opened.query, operand), {own.name for own in opened.query.keys}
+        listing = replace(opened, limits=opened.limits._replace(lists_values=True))
+        for group in _answer_one(listing, _counting(opened.query, aggregate, key)):
+            if json.loads(group.key)[key.name] is not None:
+                values[common_spelling(group.key, names)].append(group.estimates[0])
+    n_apart = _apart(opened, aggregate, operand)
+    estimates = {}
+    for group_key in {*totals, *values}:
+        opened.session.heartbeat()
+        total = totals.get(group_key, _NONE)
+        estimates[group_key] = count_distinct(values[group_key], total, n_unlisted, n_apart)
+    return estimates
+
+
+def _apart(opened: OpenQuery, aggregate: Aggregate, operand: Expression) -> int:
+    """Return of how many records it is certain that they count with values of their own."""
+    layout = opened.layout
+    if (
+        opened.query.keys
+        or not isinstance(layout, CellLayout)
+        or not isinstance(operand, Column)
+        or operand.lookup is not None
+        or layout.cells[operand.name].kind == "value"
+    ):
+        return 0
+    request = Request(
+        _counting(opened.query, aggregate), Aggregate("count", operand), opened.lookups
+    )
+    name = operand.name
+
+    def counted(types: KnownTypes) -> int:
+        for sums in CellSums.blocks(opened, types, name, ()):  # one, if there is room
+            return types.column(name).n_apart(sums.cell[sums.sure > 0][: opened.limits.n_answers])
+        return 0
+
+    return from_types(opened, request, layout, counted, (name,))
+
+
+def _is_listed(opened: OpenQuery, operand: Expression) -> bool:
+    """Whether the values of an expression can be listed, as GROUP BY would."""
+    layout = opened.layout
+    if isinstance(layout, BucketLayout):
+        return True
+    cells = [layout.cells[name] for name in attributes(operand)]
+    return not any(
+        cell.kind == "range" and (not cell.is_discrete or is_wide(opened, layout, cell))
+        for cell in cells
+    )
+
+
+def _count_unlisted(opened: OpenQuery, operand: Expression) -> int:
+    """Return how many records may have a value that is in no other cell."""
+    layout = opened.layout
+    if isinstance(layout, BucketLayout):
+        return 0
+    marked = [name for name in sorted(attributes(operand)) if layout.cells[name].mark is not None]
+    if not marked:
+        return layout.left_out
+
+    def count(types: KnownTypes) -> int:
+        named = {types.pieces.places[name]: types.column(name).cells for name in marked}
+        n = 0.0
+        for codes, records in types.all():
+            is_hidden = [own.cells.hidden[codes[place]] for place, own in named.items()]
+            n += records[np.logical_or.reduce(is_hidden)].sum()
+        return round(n)
+
+    return layout.left_out + from_all_types(opened, layout, marked, count)
+
+
+def count_distinct(
+    values: Sequence[Estimated], total: Estimated, n_unlisted: int | None, n_apart: int = 0
+) -> Estimated:
+    """Count the values that occur.
+
+    Parameters
+    ----------
+    values : sequence of Estimated
+        How many records have each value that is listed.
+    total : Estimated
+        How many have any value, NULL not being one.
+    n_unlisted : int or None
+        How many records, at most, have a value that is not listed; None if none is listed.
+    n_apart : int
+        How many records are known that surely count and have values different from one another.
+
+    Notes
+    -----
+    **Lower bound.** A value occurs that at least one record surely has. If the records that surely
+    count are more than these values can take, the others take some of them: as few values as can
+    hold the rest, the ones that most records may have. The values that are not listed are taken for
+    one, which holds as many as there may be.
+
+    **Upper bound.** No more values occur than may have a record, and no more than there are
+    records.
+
+    **Estimate.** With e records expected of the m that may have a value, as many independent draws
+    miss it with probability (1 - e / m)^m. The error adds to the variance of these draws what the
+    errors of all e come to if they go together, and half the number of values that may occur
+    without being listed. If no value is listed, all that is known are the bounds: the estimate is
+    their middle, the error half their distance.
+    """
+    surely = [one for one in values if (one.lower_bound or 0) >= 1]
+    maybe = [_most(one) for one in values if (one.lower_bound or 0) < 1 <= _most(one)]
+    rest = (total.lower_bound or 0) - sum(map(_most, surely))
+    lower = len(surely)
+    holders = sorted([*maybe, *([n_unlisted] if n_unlisted else [])], reverse=True)
+    if n_unlisted is None:
+        holders = [math.inf]
+    for most in holders:
+        if rest <= 0:
+            break
+        rest -= most
+        lower += 1
+    lower = max(lower, n_apart)
+    upper = _most(total)
+    n_more = 0.0
+    if n_unlisted is not None:
+        n_listed = len(surely) + len(maybe)
+        upper = min(upper, n_listed + n_unlisted)
+        n_more = max(upper - n_listed, 0)
+    width = (upper - lower) / 2
+    if n_unlisted is None:
+        return Estimated(lower + width, width, lower, upper)
+    chances = [_chance(one, 0) for one in values]
+    variance = sum(chance * (1 - chance) for chance in chances)
+    shift = sum(_chance(one, 1) - _chance(one, -1) for one in values) / 2
+    error = min(math.sqrt(variance + shift * shift + (n_more / 2) ** 2), width)
+    return Estimated(min(max(sum(chances), lower), upper), error, lower, upper)
+
+
+def _most(count: Estimated) -> float:
+    return count.upper_bound or 0
+
+
+def _chance(count: Estimated, errors: int) -> float:
+    """Return how likely a value occurs, if its count is off by so many errors."""
+    most = _most(count)
+    if (count.lower_bound or 0) >= 1 or most < 1:
+        return float(most >= 1)
+    expected = (count.estimate or 0) + errors * (count.std_error or 0)
+    return 1.0 - math.pow(1 - min(max(expected / most, 0), 1), most)

@@ -680,7 +680,7 @@ class _RowStatement:
 
     def _estimates(self) -> Node:
         """Say how far off the estimate may be."""
-        # As `Totals` of `kanon_db.answers.measures` says it, those who are left out included.
+        # As `rows.type_totals.Totals` says it, those who are left out included.
         estimate, left_out = nodes.column("m"), self.layout.left_out
         squares, common = nodes.column("squares"), nodes.column("together")
         lower, upper = nodes.column("surely"), nodes.column("possibly")

@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from kanon_db.answers.estimates import AnswerRow, answer
-from kanon_db.answers.measures import Totals
 from kanon_db.answers.rows import stored_types
+from kanon_db.answers.rows.type_totals import Totals
 from kanon_db.errors import KanonError
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import Functions, Parties, fetch, parties, sqlstate_of

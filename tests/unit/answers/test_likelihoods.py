@@ -16,8 +16,8 @@ from kanon_db.answers.likelihoods import (
     error_of_sum,
     least_unknown,
 )
-from kanon_db.answers.measures import Totals
 from kanon_db.answers.rows.coded_rows import CountedRows
+from kanon_db.answers.rows.type_totals import Totals
 from kanon_db.publications.rows.cell_columns import Cells, ValueColumn, doubt_hidden
 from kanon_db.query.expressions import INTEGER, Column
 from kanon_db.query.layout import LEAST_DOUBT, RARITY, CellDescription, CellLayout, RowView

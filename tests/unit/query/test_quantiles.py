@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanon_db.answers._distribution import count_distinct
+from kanon_db.answers.measures import count_distinct
 from kanon_db.answers.rows.cell_evidence import apart_ranges, apart_sets
 from kanon_db.answers.value_ranks import Quantile, Sides, answer, interpolate
 from kanon_db.query.formulas import Estimated
