@@ -203,43 +203,27 @@ def _best_cut(codes: CodeArray, n_codes: IntArray, least: int) -> tuple[int, int
     combined = np.zeros(n, dtype=np.int64)
     table, order = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int64)
     best = np.full(2, -1, dtype=np.int64)
-    _find_cut(
+    _weigh_cuts(
         codes, n_codes, first, least, totals, combined, table, order, lower, squares, shared, best
     )
     return int(best[0]), int(best[1])
 
 
 @innermost
-def _find_cut(
+def _weigh_cuts(
     codes: CodeArray, n_codes: IntArray, first: IntArray, least: int, totals: IntArray,
-    combined: IntArray, table: CodeArray, order: IntArray, lower: IntArray, squares: IntArray,
-    shared: IntArray, best: IntArray,
+    combined: IntArray, table: CodeArray, order: IntArray, lower: IntArray,
+    lower_squares: IntArray, shared: IntArray, best: IntArray,
 ) -> None:  # fmt: skip
-    """Count, square and weigh, in one piece: a new process loads each for some milliseconds."""
-    _count_codes(codes, n_codes, first, totals, combined)
-    _square_lower(codes, n_codes, first, totals, table, order, lower, squares)
-    _weigh_cuts(codes, n_codes, first, least, totals, combined, squares, shared, best)
-
-
-@innermost
-def _count_codes(
-    codes: CodeArray, n_codes: IntArray, first: IntArray, totals: IntArray, combined: IntArray
-) -> None:
-    """Count each code, and add up how many have each code of a record."""
+    """Set the attribute, and its last lower code, of the best cut; arrays to add to are zeros."""
+    # One loop does all of it: a new process takes some milliseconds to load each.
     for a in range(n_codes.size):
         if n_codes[a] > 1:
             for i in range(combined.size):
                 totals[first[a] + codes[a, i]] += 1
             for i in range(combined.size):
                 combined[i] += totals[first[a] + codes[a, i]]
-
-
-@innermost
-def _weigh_cuts(
-    codes: CodeArray, n_codes: IntArray, first: IntArray, least: int, totals: IntArray,
-    combined: IntArray, lower_squares: IntArray, shared: IntArray, best: IntArray,
-) -> None:  # fmt: skip
-    """Set the attribute, and its last lower code, of the best cut."""
+    _square_lower(codes, n_codes, first, totals, table, order, lower, lower_squares)
     n = combined.size
     squares = 0
     for place in range(totals.size):
