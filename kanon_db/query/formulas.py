@@ -391,9 +391,16 @@ def _center(xy: Calculated, x: Calculated, y: Calculated, n: Calculated) -> Calc
         low, high = max(low, 0.0), max(high, 0.0)
     if xy.estimate is None or part.estimate is None:
         return Calculated(None, low, high)
-    estimate = xy.estimate - part.estimate
+    estimate, slopes = xy.estimate - part.estimate, _combine((xy, 1), (part, -1))
+    lost = CANCELLED * (abs(xy.estimate) + abs(part.estimate))
+    if is_square and 0 < abs(estimate) <= lost:  # nothing is left but what is rounded
+        estimate, slopes = 0.0, {**slopes, _ROUNDED_AWAY: math.inf}
     estimate = max(estimate, 0.0) if is_square else estimate
-    return Calculated(estimate, low, high, _combine((xy, 1), (part, -1)))
+    return Calculated(estimate, low, high, slopes)
+
+
+_ROUNDED_AWAY: Final = ex.Literal("number", "0")
+"""What an answer is off by of which only the bounds are known."""
 
 
 def _divide(number: Calculated, n: Calculated, lost: int = 0) -> Calculated:

@@ -92,6 +92,23 @@ def test_order_by_what_is_calculated() -> None:
     assert found.listed == (3,)
 
 
+def test_deviations_of_large_numbers_that_are_alike() -> None:
+    """What is left of their squares is rounded, and says nothing."""
+    numbers = [3_000_000_001.0] * 3
+
+    def deviation(squares: float) -> Estimated:
+        sums = (Estimated(x, 0.0, x, x) for x in (3.0, sum(numbers), squares))
+        return calculate("stddev_pop(age) FILTER (WHERE member)", *sums)
+
+    squares = math.fsum(x * x for x in numbers)
+    for rounded in (squares + 4096, squares - 4096):
+        found = deviation(rounded)
+        assert found.estimate == found.lower_bound == 0
+        assert found.upper_bound is not None
+        assert found.upper_bound > 100
+        assert found.std_error == found.upper_bound / 2
+
+
 def ends(numbers: list[float]) -> Estimated:
     return Estimated(numbers[0], 1.0, min(numbers), max(numbers))
 
