@@ -65,6 +65,23 @@ event.register("numba:compile", Listener())
 $$"""
 """Has the session note how long each kernel compiles, without those that it calls."""
 
+_BOUNDS = """
+What bounds them: of what a first call takes more than its second, in CPU milliseconds,\
+ medians of 5 (on 1 December 2026, where 12 processes waited for 2 cores,\
+ so that all took a third longer):
+
+| first | buckets | generalized | suppressed | estimate from buckets |
+|---|---|---|---|---|
+| importing numba | 164 | 165 |  |  |
+| importing numpy | 66 | 68 | 57 | 50 |
+| importing kanon_db and Python's own modules | 101 | 101 | 87 | 66 |
+| loading loops that were compiled before | 42 | 25 |  |  |
+| statements that run for the first time | 70 | 55 | 28 | 11 |
+| all else, and starting Python | 86 | 58 | 42 | 32 |
+
+Half of loading a loop is LLVM reading what only another loop that is compiled would need.
+"""
+
 _KEEP = 'DO LANGUAGE plpython3u $$ import os; os.environ["NUMBA_CACHE_DIR"] = {cache!r} $$'
 _TOLD = 'DO LANGUAGE plpython3u $$ import json; plpy.notice(json.dumps(GD["taken"])) $$'
 
@@ -99,6 +116,7 @@ def main() -> str:
         + table(heading, rows)
         + f"\nCPU milliseconds of a new session's first estimates, medians of {_SESSIONS}:\n\n"
         + table(["publication", "first", "second"], asked)
+        + _BOUNDS
         + REST
         + table(["publication", "kernel", "seconds of its own"], kernels)
     )
