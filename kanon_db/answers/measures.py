@@ -16,8 +16,7 @@ import numpy as np
 
 from kanon_db.answers.buckets.bucket_evidence import answer_in_buckets, rank_in_buckets
 from kanon_db.answers.likelihoods import MOST_GROUPED, find_grouped_ranges
-from kanon_db.answers.rows.cell_evidence import KnownTypes
-from kanon_db.answers.rows.coded_rows import CellSums, from_all_types, from_types, is_wide
+from kanon_db.answers.rows.coded_rows import CellSums, is_wide, record_types
 from kanon_db.answers.rows.type_totals import Answers, count_types, order_types
 from kanon_db.answers.rows.value_counts import ValueCounts
 from kanon_db.answers.scope import OpenQuery
@@ -36,7 +35,7 @@ from kanon_db.query.expressions import (
 )
 from kanon_db.query.formulas import NOTHING, Estimated, Group, common_spelling, empty
 from kanon_db.query.layout import BucketLayout, CellLayout, condition_on
-from kanon_db.query.sql import Request
+from kanon_db.query.sql import EVERYBODY, Request
 
 
 def _refuse_groups(opened: OpenQuery, layout: CellLayout) -> None:
@@ -245,13 +244,10 @@ def _apart(opened: OpenQuery, aggregate: Aggregate, operand: Expression) -> int:
         _counting(opened.query, aggregate), Aggregate("count", operand), opened.lookups
     )
     name = operand.name
-
-    def counted(types: KnownTypes) -> int:
+    with record_types(opened, request, layout, (name,)) as types:
         for sums in CellSums.blocks(opened, types, name, ()):  # one, if there is room
             return types.column(name).n_apart(sums.cell[sums.sure > 0][: opened.limits.n_answers])
-        return 0
-
-    return from_types(opened, request, layout, counted, (name,))
+    return 0
 
 
 def _is_listed(opened: OpenQuery, operand: Expression) -> bool:
@@ -274,16 +270,13 @@ def _count_unlisted(opened: OpenQuery, operand: Expression) -> int:
     marked = [name for name in sorted(attributes(operand)) if layout.cells[name].mark is not None]
     if not marked:
         return layout.left_out
-
-    def count(types: KnownTypes) -> int:
+    with record_types(opened, EVERYBODY, layout, marked) as types:
         named = {types.pieces.places[name]: types.column(name).cells for name in marked}
         n = 0.0
         for codes, records in types.all():
             is_hidden = [own.cells.hidden[codes[place]] for place, own in named.items()]
             n += records[np.logical_or.reduce(is_hidden)].sum()
-        return round(n)
-
-    return layout.left_out + from_all_types(opened, layout, marked, count)
+    return layout.left_out + round(n)
 
 
 def count_distinct(

@@ -14,8 +14,7 @@ import pytest
 from kanon_db.answers.estimates import answer, list_rows
 from kanon_db.answers.likelihoods import DEPENDENT, MISLED, TOGETHER
 from kanon_db.answers.rows import coded_rows
-from kanon_db.answers.rows.cell_evidence import KnownTypes
-from kanon_db.answers.rows.coded_rows import CountedRows, TypeCounter, from_types
+from kanon_db.answers.rows.coded_rows import CountedRows, TypeCounter, record_types
 from kanon_db.answers.rows.value_counts import ValueCounts
 from kanon_db.answers.scope import OpenQuery, open_query
 from kanon_db.publications.rows import cell_columns
@@ -518,9 +517,6 @@ def count_rows(opened: OpenQuery) -> CountedRows:
     """Count the types of records, which are few."""
     (measure,) = opened.query.measures
     request = Request(opened.query, measure.aggregate, opened.lookups)
-
-    def collect(types: KnownTypes) -> CountedRows:
+    with record_types(opened, request, opened.layout) as types:
         (rows,) = (own for codes, n in types.all() for own in TypeCounter(types).counted(codes, n))
         return rows
-
-    return from_types(opened, request, opened.layout, collect)

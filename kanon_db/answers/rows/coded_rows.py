@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 
@@ -637,54 +637,34 @@ class _RowsOfPairs:
         return values if self.order is None else values[self.order]
 
 
-Found = TypeVar("Found")
-
-
 @contextmanager
-def refusing(opened: OpenQuery) -> Iterator[None]:
-    """Refuse what has too much to be listed or tried, or sums numbers that are not finite."""
+def record_types(
+    opened: OpenQuery,
+    request: Request,
+    layout: CellLayout,
+    also: Sequence[str] = (),
+    *,
+    lists_values: bool = False,
+) -> Iterator[KnownTypes]:
+    """Read the types of records; refuse what has too much to be listed or tried.
+
+    Raises UnsupportedQueryError.
+    """
+    # Also refused: sums of numbers that are not finite, and arithmetic that fails.
     try:
-        yield
+        yield opened.known_types(request, layout, also, lists_values=lists_values)
     except NotFiniteError:
         raise not_finite() from None
     except NotReadError:
         raise opened.too_much() from None
 
 
-def from_types(
-    opened: OpenQuery,
-    request: Request,
-    layout: CellLayout,
-    answer: Callable[[KnownTypes], Found],
-    also: Sequence[str] = (),
-    *,
-    lists_values: bool = False,
-) -> Found:
-    """Answer from the types of records."""
-    # Raises UnsupportedQueryError as :func:`refusing`, or where the query's arithmetic fails.
-    with refusing(opened):
-        return answer(opened.known_types(request, layout, also, lists_values=lists_values))
-
-
-def from_all_types(
-    opened: OpenQuery,
-    layout: CellLayout,
-    names: Sequence[str],
-    answer: Callable[[KnownTypes], Found],
-) -> Found:
-    """Answer from the types of all records that some columns tell apart."""
-    return from_types(opened, EVERYBODY, layout, answer, names)
-
-
 def is_wide(opened: OpenQuery, layout: CellLayout, cell: CellDescription) -> bool:
     """Whether a range of a column of whole numbers has too many values to list, or lacks an end."""
     name = cell.column.name
-
-    def exceed(types: KnownTypes) -> bool:
+    with record_types(opened, EVERYBODY, layout, [name]) as types:
         own = types.column(name).cells
         return isinstance(own, RangeColumn) and own.ends.exceed(MOST_GROUPED)
-
-    return from_all_types(opened, layout, [name], exceed)
 
 
 _SUM_BYTES: Final = 48

@@ -10,7 +10,7 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.answers.likelihoods import WHOLE, error_of_sum
 from kanon_db.answers.rows.cell_evidence import Effect, KnownTypes, is_unknown
-from kanon_db.answers.rows.coded_rows import CountedRows, GroupMoments, TypeCounter, from_types
+from kanon_db.answers.rows.coded_rows import CountedRows, GroupMoments, TypeCounter, record_types
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.answers.value_ranks import ExactValues
 from kanon_db.dataclasses import dataclass
@@ -318,8 +318,7 @@ def count_types(opened: OpenQuery, request: Request, layout: CellLayout) -> Answ
     is_average = request.aggregate.function == "avg"
     most = opened.limits.n_answers if request.most is None else request.most - 1
     names = [key.name for key in opened.query.keys]
-
-    def answered(types: KnownTypes) -> Answers:
+    with record_types(opened, request, layout) as types:
         counter = TypeCounter(types, opened.session.heartbeat, lists_all=bool(layout.left_out))
         totals = Totals(types, layout.left_out, opened.limits.kept, is_average=is_average)
         # One group alone is counted without numbers of groups.
@@ -350,14 +349,11 @@ def count_types(opened: OpenQuery, request: Request, layout: CellLayout) -> Answ
             answers[key] = ranks, estimated
         return answers
 
-    return from_types(opened, request, layout, answered)
-
 
 def order_types(opened: OpenQuery, request: Request, layout: CellLayout) -> Answers:
     """Answer an aggregate that follows from the values that types of records have for certain."""
     names, measure = [key.name for key in opened.query.keys], request.aggregate
-
-    def answer(types: KnownTypes) -> Answers:
+    with record_types(opened, request, layout, lists_values=True) as types:
         counter = TypeCounter(types, opened.session.heartbeat)
         values = ExactValues(counter.distinct_numbers, SumsByGroup(1))
         for codes, n in types.all():
@@ -372,5 +368,3 @@ def order_types(opened: OpenQuery, request: Request, layout: CellLayout) -> Answ
             ranks, texts = counter.values(group)
             answers[write_key(names, texts)] = ranks, answer
         return answers
-
-    return from_types(opened, request, layout, answer, lists_values=True)

@@ -22,8 +22,7 @@ from kanon_db.answers.rows.cell_evidence import (
 from kanon_db.answers.rows.coded_rows import (
     CellSums,
     TypeCounter,
-    from_types,
-    refusing,
+    record_types,
 )
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.dataclasses import dataclass
@@ -114,10 +113,9 @@ class ValueCounts:
         if not isinstance(layout, CellLayout):
             raise TypeError("these are no rows of cells")
         is_read = False
-        with refusing(opened):
-            for counts in () if split is None else cls._of_column(opened, aggregate, layout, split):
-                is_read = True
-                yield counts
+        for counts in () if split is None else cls._of_column(opened, aggregate, layout, split):
+            is_read = True
+            yield counts
         if not is_read:
             yield cls._of_records(opened, aggregate, layout)
 
@@ -132,17 +130,17 @@ class ValueCounts:
         count = ex.Aggregate("count", None)
         query = Query(split.rest, keys, (Measure("", count),), listed=(0,))
         request = Request(query, count, opened.lookups)
-        types = opened.known_types(request, layout, (name,), lists_values=False)
-        shares: _ColumnShares | None = None
-        for sums in CellSums.blocks(opened, types, name, [key.name for key in keys]):
-            if shares is None:
-                cell, place = layout.cells[name], types.pieces.places[name]
-                n_listed = _MOST_LISTED // max(types.read.sizes[place], 1)
-                is_range = split.is_plain and cell.kind == "range" and cell.mark is None
-                listed = None if is_range else min(max(n_listed, _FEWEST_LISTED), _MOST_OF_A_CELL)
-                values = types.column(name).values(operand, split.on_column, listed)
-                shares = _ColumnShares(values, types.read.cells.get(place), layout.rarity)
-            yield cls(shares, sums, opened)
+        cell, shares = layout.cells[name], None
+        is_range = split.is_plain and cell.kind == "range" and cell.mark is None
+        with record_types(opened, request, layout, (name,)) as types:
+            for sums in CellSums.blocks(opened, types, name, [key.name for key in keys]):
+                if shares is None:
+                    place = types.pieces.places[name]
+                    n = _MOST_LISTED // max(types.read.sizes[place], 1)
+                    listed = None if is_range else min(max(n, _FEWEST_LISTED), _MOST_OF_A_CELL)
+                    values = types.column(name).values(operand, split.on_column, listed)
+                    shares = _ColumnShares(values, types.read.cells.get(place), layout.rarity)
+                yield cls(shares, sums, opened)
 
     @classmethod
     def _of_records(
@@ -151,12 +149,9 @@ class ValueCounts:
         """List the values of each record, where cells of one column alone do not decide."""
         summed = replace(aggregate, function="sum", share=None)
         request = Request(opened.query, summed, opened.lookups)
-
-        def counted(types: KnownTypes) -> ValueCounts:
+        with record_types(opened, request, layout, lists_values=True) as types:
             sums, values = _spread(opened, types, only_ends=_is_range(layout, aggregate))
             return cls(_ColumnShares(values, None, layout.rarity), sums, opened)
-
-        return from_types(opened, request, layout, counted, lists_values=True)
 
 
 class _ColumnShares:
