@@ -9,9 +9,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from kanon_db.answers.scope import OpenQuery, describe_estimator, open_query
+from kanon_db.answers.scope import OpenQuery, describe_estimator, open_text, read_here
+from kanon_db.catalog.entries import published_schema
 from kanon_db.dataclasses import dataclass
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.figures import FigureRule, few_last, show, with_people
@@ -31,6 +32,7 @@ from kanon_db.query.expressions import (
     Membership,
     Order,
     Query,
+    QueryText,
     Rounded,
     Values,
     WindowTotal,
@@ -49,6 +51,7 @@ from kanon_db.query.formulas import (
     write_key,
 )
 from kanon_db.query.layout import BucketLayout, CellLayout, parts_of
+from kanon_db.query.subqueries import settle
 from kanon_db.session.protocol import Session
 
 if TYPE_CHECKING:
@@ -334,7 +337,7 @@ def estimate_count(
     """
     # Raises UnsupportedQueryError when the query is not answered; the error says why, and what to
     # write instead.
-    return one_count(_open(session, query, figures, params, publication))
+    return one_count(open_query(session, query, figures, params, publication))
 
 
 def one_count(opened: OpenQuery) -> Estimated:
@@ -363,7 +366,7 @@ def estimate_counts(
     Returns a row for every group that can have records, unless HAVING or LIMIT leaves it out.
     """
     # Raises UnsupportedQueryError, NotFoundError as :func:`estimate_count`.
-    return counts(_open(session, query, figures, params, publication))
+    return counts(open_query(session, query, figures, params, publication))
 
 
 def counts(opened: OpenQuery) -> list[AnswerRow]:
@@ -383,7 +386,7 @@ def estimate(
 
     Raises UnsupportedQueryError, NotFoundError as :func:`estimate_count`.
     """
-    return QueryAnswer.told(_open(session, query, figures, params, publication)).rows
+    return QueryAnswer.told(open_query(session, query, figures, params, publication)).rows
 
 
 def answer(
@@ -397,15 +400,32 @@ def answer(
 
     Raises UnsupportedQueryError, NotFoundError as :func:`estimate_count`.
     """
-    return QueryAnswer.of(_open(session, query, figures, params, publication))
+    return QueryAnswer.of(open_query(session, query, figures, params, publication))
 
 
-def _open(session: Session, query: str, *given: Any) -> OpenQuery:
+def open_query(
+    session: Session,
+    query: str,
+    figures: FigureRule | None = None,
+    params: Values | None = None,
+    publication: str | None = None,
+) -> OpenQuery:
+    """Open a query; `publication` answers it where it names the source.
+
+    Raises UnsupportedQueryError, NotFoundError as :func:`estimate_count`.
+    """
+    schema = published_schema(session)
+    text = read_here(session, query, schema, params)
+    return open_settled(text, lambda one: open_text(session, one, schema, figures, publication))
+
+
+def open_settled(text: QueryText, opener: Callable[[QueryText], OpenQuery]) -> OpenQuery:
     """Open a query; what its conditions ask of subqueries is answered first."""
-    return open_query(session, query, *given, answer=list_rows)
+    text, n_listed = settle(text, lambda one: _list_rows(opener(one)))
+    return replace(opener(text), n_listed=n_listed)
 
 
-def list_rows(opened: OpenQuery) -> list[tuple[Expression | None, ...]]:
+def _list_rows(opened: OpenQuery) -> list[tuple[Expression | None, ...]]:
     """Answer a question with constants, as it lists them; None for NULL."""
     names = [item.alias or "" for item in opened.text.items]
     groups = answered(opened)
@@ -656,7 +676,7 @@ def rewrite_count(
     # :func:`estimate_count`.
     from kanon_db.answers.rewrite import rewritten
 
-    return rewritten(_open(session, query, None, params, publication))
+    return rewritten(open_query(session, query, None, params, publication))
 
 
 @dataclass(frozen=True)
@@ -684,7 +704,7 @@ def explain_count(
     """
     from kanon_db.query.sql import Constants, write
 
-    opened = _open(session, query, None, params, publication)
+    opened = open_query(session, query, None, params, publication)
     entry, checked = opened.publication, opened.query
     constants = Constants(session.literal)
 

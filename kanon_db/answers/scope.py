@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
 
@@ -13,7 +13,6 @@ from kanon_db.catalog.entries import (
     Publication,
     changed,
     find_asked,
-    published_schema,
     require_codes,
     require_harmless,
     require_whole,
@@ -62,7 +61,6 @@ from kanon_db.query.layout import (
     is_drawn_from_all,
 )
 from kanon_db.query.parse import parse_query
-from kanon_db.query.subqueries import Rows, settle
 from kanon_db.session.protocol import (
     DATA_EXCEPTION_CLASS,
     INSUFFICIENT_PRIVILEGE,
@@ -321,39 +319,27 @@ WHERE n.nspname = $1::text AND c.relname = $2::text
 """
 
 
-def open_query(
-    session: Session,
-    query: str,
-    figures: FigureRule | None = None,
-    params: Values | None = None,
-    publication: str | None = None,
-    *,
-    answer: Callable[[OpenQuery], Rows],
-) -> OpenQuery:
-    """Read a query, look up its names, and check it; `answer` lists the rows of a subquery.
+def read_here(session: Session, query: str, schema: str, params: Values | None = None) -> QueryText:
+    """Read a query of this database; `params` are the values of its parameters.
 
-    `params` are the values of its parameters; `publication` answers it where it names the source.
+    Raises UnsupportedQueryError.
     """
-    # Raises UnsupportedQueryError when the query is not answered; NotFoundError when there is no
-    # such publication or lookup table, or the role may not read it.
-    schema = published_schema(session)
     if "\\" in query:
         _require_plain_backslashes(session)
     text = read_query(query, schema, session.heartbeat, values=params, any_relation=True)
     if text.databases:
         _require_this_database(session, text.databases)
-
-    def open_text(one: QueryText) -> OpenQuery:
-        return _open_text(session, one, schema, figures, publication)
-
-    text, n_listed = settle(text, lambda one: answer(open_text(one)))
-    return replace(open_text(text), n_listed=n_listed)
+    return text
 
 
-def _open_text(
+def open_text(
     session: Session, text: QueryText, schema: str, figures: FigureRule | None, name: str | None
 ) -> OpenQuery:
-    """Look up the names of a query, and check it."""
+    """Look up the names of a query, and check it; `name` answers it where it names the source.
+
+    Raises UnsupportedQueryError; NotFoundError when there is no such publication or lookup table,
+    or the role may not read it.
+    """
     entry = find_asked(session, schema, text.publication, name, _answers)
     require_whole(entry)
     if not _answers(entry.kind):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 from kanon_db.answers import VALUES
-from kanon_db.answers.estimates import AnswerRow, QueryAnswer, counts, list_rows, one_count
+from kanon_db.answers.estimates import AnswerRow, QueryAnswer, counts, one_count, open_settled
 from kanon_db.answers.rewrite import rewritten
 from kanon_db.answers.scope import (
     Limits,
@@ -39,7 +39,6 @@ from kanon_db.query.layout import (
     CellLayout,
     is_drawn_from_all,
 )
-from kanon_db.query.subqueries import settle
 from kanon_db.spark._bucket_store import SparkBucketQuery
 from kanon_db.spark._row_store import (
     SparkRowQuery,
@@ -173,8 +172,7 @@ def _ask(
                 return row_query(opened, layout, published.release.path)
             return opened
 
-        text, n_listed = settle(text, lambda one: list_rows(open_text(one)))
-        return answered(replace(open_text(text), n_listed=n_listed))
+        return answered(open_settled(text, open_text))
 
 
 def _require_same_query(query: Query) -> None:

@@ -16,8 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kanon_db.answers import estimates
-from kanon_db.answers.estimates import list_rows
-from kanon_db.answers.scope import open_query
+from kanon_db.answers.estimates import open_query
 from kanon_db.errors import KanonError
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.corpus.oracle import expected_counts, split
@@ -126,7 +125,7 @@ def in_order(parties: Parties, query: str) -> list[list[Any]]:
     """Answers with each group's values in the order of GROUP BY, which JSON objects lose."""
     session = PsycopgSession(parties.analyst)
     with session.transaction():
-        names = [key.name for key in open_query(session, query, answer=list_rows).query.keys]
+        names = [key.name for key in open_query(session, query).query.keys]
     return [[{name: row[0][name] for name in names}, *row[1:]] for row in answers(parties, query)]
 
 

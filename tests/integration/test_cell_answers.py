@@ -17,10 +17,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kanon_db.answers.estimates import list_rows
+from kanon_db.answers.estimates import open_query
 from kanon_db.answers.likelihoods import DEPENDENT, TOGETHER
 from kanon_db.answers.rows.pieces import Pieces
-from kanon_db.answers.scope import open_query
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.publications.rows.cell_codes import write_cell_codes
 from kanon_db.publications.rows.distinct_cells import ShownRows
@@ -205,7 +204,7 @@ def blocks_of(parties: Parties, query: str) -> list[str]:
     """Return the columns whose values are looked at together, block by block."""
     session = PsycopgSession(parties.analyst)
     with session.transaction():
-        opened = open_query(session, query, answer=list_rows)
+        opened = open_query(session, query)
     (measure,) = opened.query.measures
     assert isinstance(opened.layout, CellLayout)
     pieces = Pieces.of(Request(opened.query, measure.aggregate, opened.lookups), opened.layout)

@@ -11,12 +11,12 @@ import numpy as np
 import psycopg
 import pytest
 
-from kanon_db.answers.estimates import answer, list_rows
+from kanon_db.answers.estimates import answer, open_query
 from kanon_db.answers.likelihoods import DEPENDENT, MISLED, TOGETHER
 from kanon_db.answers.rows import coded_rows
 from kanon_db.answers.rows.coded_rows import CountedRows, TypeCounter, record_types
 from kanon_db.answers.rows.value_counts import ValueCounts
-from kanon_db.answers.scope import OpenQuery, open_query
+from kanon_db.answers.scope import OpenQuery
 from kanon_db.publications.rows import cell_columns
 from kanon_db.publications.rows.cell_columns import RangeColumn
 from kanon_db.query.formulas import common_spelling
@@ -302,7 +302,7 @@ def test_counts_below_many_values_are_those_of_a_statement_each(
     session = PsycopgSession(parties.analyst)
     with parties.analyst.transaction(force_rollback=True):
         parties.analyst.execute(f"SET LOCAL kanon.estimator = '{estimator}'")
-        opened = open_query(session, f"SELECT MAX({column}) FROM {name} {where}", answer=list_rows)
+        opened = open_query(session, f"SELECT MAX({column}) FROM {name} {where}")
         (cells,) = ValueCounts.blocks(opened, opened.query.measures[0].aggregate)
         group = cells.group(common_spelling("{}"))
         bounds = {int(at): ends for at, ends in zip(group.boundaries, group.bounds.T, strict=True)}
@@ -403,7 +403,7 @@ def test_percentiles_of_groups_are_the_same_in_blocks(
     session, n_blocks = PsycopgSession(parties.analyst), 0
     with session.transaction():
         wanted = answer(session, query).rows
-        opened = open_query(session, query, answer=list_rows)
+        opened = open_query(session, query)
         aggregate = opened.query.measures[0].aggregate
         (counts,) = ValueCounts.blocks(opened, aggregate)
         n_cells = int(counts.sums.cell.max()) + 1
@@ -480,7 +480,7 @@ def test_errors_reach_from_learned_shares_to_even_ones(parties: Parties, name: s
         with as_in_the_paper(parties.analyst):
             evenly = estimated(parties, query)[0]
         with session.transaction():
-            rows = count_rows(open_query(session, query, answer=list_rows))
+            rows = count_rows(open_query(session, query))
         of_sum = rows.moments is not None
         away = [rows.n @ one.away[-1] for one in rows.effects]
         if len(away) == 1:
@@ -500,7 +500,7 @@ def test_a_dependence_on_published_values_is_allowed_for(parties: Parties, name:
     for where, is_joint in (("age < 25", False), ("age < 25 AND sick = 'flu'", True)):
         query = f"SELECT COUNT(*) FROM {name} WHERE {where}"
         with session.transaction():
-            rows = count_rows(open_query(session, query, answer=list_rows))
+            rows = count_rows(open_query(session, query))
         (away,) = (rows.n @ one.away[0] for one in rows.effects)
         allowed = estimated(parties, query)[1] ** 2 - without_learned(rows) - (MISLED * away) ** 2
         together = TOGETHER * DEPENDENT * (rows.n @ np.sqrt(rows.m * (1 - rows.m)))
