@@ -18,7 +18,7 @@ import pandas as pd
 from kanon_db.answers import VALUES, estimates
 from kanon_db.catalog.entries import is_registered
 from kanon_db.declaration import RELATION, Operation
-from kanon_db.declaration.parameter_types import decode_json
+from kanon_db.declaration.parameter_types import decode_json, read_text
 from kanon_db.declaration.shown import UNITS
 from kanon_db.errors import DatabaseError, PermissionDeniedError, ServerError
 from kanon_db.exports import ExportReport, export
@@ -301,6 +301,7 @@ class Kanon(Methods):
         """
         rule = FIGURES.read(figures or {}, "figures")
         values = None if params is None else VALUES.read(params, "params")
+        query = read_text(query, "query")
         with self._operation() as session:
             answer = estimates.answer(
                 session, query, figures=rule, params=values, publication=publication

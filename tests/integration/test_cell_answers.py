@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from kanon_db.answers.estimates import open_query
 from kanon_db.answers.likelihoods import DEPENDENT, TOGETHER
 from kanon_db.answers.rows.pieces import Pieces
-from kanon_db.errors import UnsupportedQueryError
+from kanon_db.errors import InvalidParameterError, UnsupportedQueryError
 from kanon_db.publications.rows.cell_codes import write_cell_codes
 from kanon_db.publications.rows.distinct_cells import ShownRows
 from kanon_db.query.layout import CODES, VALUES, CellLayout, RowView
@@ -430,6 +430,13 @@ def test_sum_of_continuous_ranges(parties: Parties) -> None:
         Package(parties.analyst).kanon.count(
             "SELECT height, COUNT(*) FROM continuous GROUP BY height"
         )
+
+
+@pytest.mark.parametrize("query", [None, 3])
+def test_a_question_is_a_text(parties: Parties, query: Any) -> None:
+    kanon = Package(parties.analyst).kanon
+    with pytest.raises(InvalidParameterError, match="query must be a text"):
+        kanon.count(query)
 
 
 def test_ranges_without_an_end_are_asked_for_by_intervals(parties: Parties) -> None:
