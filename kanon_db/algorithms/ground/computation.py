@@ -366,7 +366,7 @@ class _WithoutExtras:
 
 
 _UNREADABLE: Final = (
-    AttributeError, EOFError, ImportError, LookupError, UnpicklingError, ValueError
+    AttributeError, EOFError, ImportError, LookupError, OSError, UnpicklingError, ValueError
 )  # fmt: skip
 
 
@@ -396,7 +396,8 @@ def load_numba() -> tuple[Any, Any]:
 
         # An index names the classes of a kernel's arguments: reading one that names a class which
         # is gone would fail, before numba sees that the source has changed. So would reading a file
-        # that a crash of the machine has left empty.
+        # that a crash of the machine has left empty, or that another user has written, for whom
+        # alone numba makes it.
         def _load(self, sig: object, target_context: object) -> object:
             try:
                 return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]

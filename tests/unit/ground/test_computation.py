@@ -400,6 +400,21 @@ def test_what_a_crash_has_left_of_compiled_code_is_compiled_again(
         assert sum(loaded.stats.cache_hits.values()) == 1
 
 
+def test_what_cannot_be_read_of_compiled_code_is_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an index that another user wrote in a folder of both; here, a folder is in its place."""
+    load_numba()
+    from numba.core import config
+
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    assert kernel(_added)(1, 2) == 3
+    (index,) = tmp_path.rglob("*.nbi")
+    index.unlink()
+    index.mkdir()
+    assert kernel(_added)(1, 2) == 3
+
+
 def _product(one: int, other: int) -> int:
     return one * other
 
