@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
@@ -206,11 +206,11 @@ def test_new_partitions_are_part_of_the_source(parties: Parties) -> None:
     assert sqlstate_of(again) == "KN005"
 
 
-@pytest.mark.long
-def test_two_refreshes_wait_for_each_other(
+@pytest.fixture
+def growing(
     parties: Parties, connect_as: Callable[[str, str], psycopg.Connection[Any]]
-) -> None:
-    """The second has nothing to add; neither fails."""
+) -> Iterator[tuple[Source, Functions, ThreadPoolExecutor]]:
+    """A published source with people who came since; another session of its publisher; threads."""
     source = Source(parties, 80, entity=None, arrival=True)
     source.publish("buckets")
     source.add(80, 1)
@@ -219,30 +219,32 @@ def test_two_refreshes_wait_for_each_other(
         ThreadPoolExecutor() as pool,
     ):
         other.autocommit = True
-        with parties.publisher.transaction():
-            assert source.refresh()["added"] == 80
-            second = pool.submit(lambda: Functions(other).call("refresh", "grows"))
-            assert wait([second], timeout=0.5).not_done
-        assert second.result()["added"] == 0
+        yield source, Functions(other), pool
+
+
+@pytest.mark.long
+def test_two_refreshes_wait_for_each_other(
+    parties: Parties, growing: tuple[Source, Functions, ThreadPoolExecutor]
+) -> None:
+    """The second has nothing to add; neither fails."""
+    source, other, pool = growing
+    with parties.publisher.transaction():
+        assert source.refresh()["added"] == 80
+        second = pool.submit(other.call, "refresh", "grows")
+        assert wait([second], timeout=0.5).not_done
+    assert second.result()["added"] == 0
     assert value(parties.analyst, "SELECT sum(weight) FROM published.grows") == pytest.approx(160)
 
 
 @pytest.mark.slow("two refreshes at the same time")
 def test_two_refreshes_that_begin_together(
-    parties: Parties, connect_as: Callable[[str, str], psycopg.Connection[Any]]
+    parties: Parties, growing: tuple[Source, Functions, ThreadPoolExecutor]
 ) -> None:
     """Neither reads first what the other drops: both would wait, and one of them fail."""
-    source = Source(parties, 80, entity=None, arrival=True)
-    source.publish("buckets")
-    source.add(80, 1)
-    with (
-        connect_as(parties.dsn, parties.publisher.info.user) as other,
-        ThreadPoolExecutor() as pool,
-    ):
-        both = [Functions(one) for one in (parties.publisher, other)]
-        other.autocommit = True
-        refreshed = [pool.submit(each.call, "refresh", "grows") for each in both]
-        assert sorted(one.result()["added"] for one in refreshed) == [0, 80]
+    _, other, pool = growing
+    both = Functions(parties.publisher), other
+    refreshed = [pool.submit(each.call, "refresh", "grows") for each in both]
+    assert sorted(one.result()["added"] for one in refreshed) == [0, 80]
 
 
 @pytest.mark.long

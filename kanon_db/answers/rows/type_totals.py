@@ -1,4 +1,7 @@
-"""Adds up what is known of types of records, and answers one aggregate for each group."""
+"""Adds up what is known of types of records, and answers one aggregate for each group.
+
+`answers.likelihoods` says which errors of records add up, `cell_evidence` what each column decides.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,6 @@ from kanon_db.query.formulas import (
 )
 from kanon_db.query.layout import CellLayout
 from kanon_db.query.sql import Request
-
-# From the likelihoods of types of records to the answer for each group.
-#
-# Which errors of records add up is said in `kanon_db.answers.likelihoods`, and what each column
-# decides in `kanon_db.answers.rows.cell_evidence`.
 
 
 @dataclass(frozen=True, eq=False)
